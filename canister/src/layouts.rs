@@ -1,4 +1,4 @@
-//! Tests that fix the layouts of stable memory: the first bytes of each cell and region of a busy canister.
+//! Tests that fix the layouts of stable memory: the first bytes of each cell and space of a busy canister.
 
 use crate::persisted::busy;
 use crate::platform::{time_ns, time_secs};
@@ -36,12 +36,24 @@ fn busier() {
     });
 }
 
-/// Returns the bytes of a region, in hex, 32 bytes a line.
-fn hex(id: u8, at: u64, len: usize) -> Vec<String> {
-    let mut bytes = Vec::new();
-    region(id).read_onto(&mut bytes, at, len);
+/// Returns bytes in hex, 32 a line.
+fn hex(bytes: &[u8]) -> Vec<String> {
     let line = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.chunks(32).map(line).collect()
+}
+
+/// Returns bytes of a space.
+fn of_space(id: u8, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    space(id).unwrap().read_onto(&mut bytes, at, len);
+    bytes
+}
+
+/// Returns bytes of stable memory.
+fn of_memory(at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    arena().unwrap().payload().read_onto(&mut bytes, at, len);
+    bytes
 }
 
 /// The offset in the arena of an owner's first page.
@@ -51,49 +63,49 @@ fn page_of(owner: Owner) -> u64 {
     (0..arena.end() / GRANULE).find(is_page).unwrap() * GRANULE
 }
 
-/// The offset in the arena of the first slot that a region of slots names.
+/// The offset in the arena of the first slot that the header of slots names.
 fn root_of(id: u8) -> u64 {
-    u64::from(region(id).read_u32(8) - 1) * 128
+    u64::from(space(id).unwrap().read_u32(8) - 1) * 128
 }
 
-/// A test for each layout: its name, the region, the offset, and its bytes in hex, 32 a line.
+/// A test for each layout: its name, its place, and its bytes in hex, 32 a line.
 macro_rules! layouts {
-    ($($name:ident: $region:expr, $at:expr, [$($line:literal),* $(,)?];)*) => {
+    ($($name:ident: $of:ident($($at:expr),*), [$($line:literal),* $(,)?];)*) => {
         $(
             #[test]
             fn $name() {
                 busier();
                 let lines: &[&str] = &[$($line),*];
                 let len = lines.iter().map(|line| line.len() / 2).sum();
-                assert_eq!(hex($region, $at, len), lines);
+                assert_eq!(hex(&$of($($at,)* len)), lines);
             }
         )*
     };
 }
 
 layouts! {
-    header_of_the_cells: CELLS, 0, [
-        "4350434502000000000000000000000000000000000000000000000000000000",
+    header_of_the_cells: of_space(CELLS, 0), [
+        "4350434503000000000000000000000000000000000000000000000000000000",
     ];
-    hash_key: CELLS, places::KEY, [
+    hash_key: of_space(CELLS, places::KEY), [
         "43504b5901000000110000005007070707070707070707070707070707000000",
     ];
-    settings_and_roles: CELLS, places::CONFIG, [
+    settings_and_roles: of_space(CELLS, places::CONFIG), [
         "43504346010000000f030000a466636f6e666967b1696c6f675f636c6173731a",
         "00010000706d61785f737461626c655f70616765731a007d00006f7665726966",
     ];
-    pruner_of_blocks: CELLS, places::PRUNE, [
+    pruner_of_blocks: of_space(CELLS, places::PRUNE), [
         "435050520200000022020000ac66706f6c696379ad6f7072756e696e675f656e",
         "61626c6564f56c7461726765745f6279746573006b72657461696e5f64617973",
     ];
-    exporters: CELLS, places::EXPORTERS, [
+    exporters: of_space(CELLS, places::EXPORTERS), [
         "43504558010000004d000000a167696e6465786572a4697072696e636970616c",
         "410365626f756e64106f61636b6e6f776c65646765645f61741b17979cfe362a",
     ];
-    rollbacks: CELLS, places::ROLLBACKS, [
+    rollbacks: of_space(CELLS, places::ROLLBACKS), [
         "4350524201000100010000000000000001000000000000001500000000000000",
     ];
-    upload_of_a_block: CELLS, places::UPLOAD, [
+    upload_of_a_block: of_space(CELLS, places::UPLOAD), [
         "4350555001000120160000000000000016105e5f00000000b80b00000d000000",
         "28000000e803000004000000200000005ff35365000000000000000000000000",
         "001b75c002b9dca87ad0024ae2a021b0a40bf4fbb6f8ba9ad2c2622d30ddfd2d",
@@ -103,48 +115,57 @@ layouts! {
         "a92a927fcfda2b79495f9e1cb80d888bb1ba050445687302e2b0fbc4412efa9c",
         "0104000000000000000000000000000000000000000000000000000000000000",
     ];
-    upload_of_a_transaction: CELLS, places::TRANSACTION_UPLOAD, [
+    upload_of_a_transaction: of_space(CELLS, places::TRANSACTION_UPLOAD), [
         "435054550100000090000000a762627941016474786964582005050505050505",
         "05050505050505050505050505050505050505050505050505666c656e677468",
     ];
-    uploads_of_transactions: CELLS, places::TRANSACTION_PLACES, [
+    uploads_of_transactions: of_space(CELLS, places::TRANSACTION_PLACES), [
         "43505450010000000000000000000000",
     ];
-    pruner_of_records: CELLS, places::UTXO_PRUNER, [
-        "4350555201000000bf0d0000b81e6873657474696e6773b26e7072756e65725f",
+    pruner_of_records: of_space(CELLS, places::UTXO_PRUNER), [
+        "4350555201000000c00d0000b81e6873657474696e6773b26e7072756e65725f",
         "656e61626c6564f57364697361626c655f6461685f636c65616e6572f4706a6f",
     ];
-    jobs: CELLS, places::JOBS.at, [
+    superblock: of_memory(0), [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+    ];
+    job: of_space(JOBS, places::JOB_LEN as u64), [
         "43504a42010000000c020000af626964016668656967687419044c6774726967",
         "67657265426c6f636b65737461746569436f6d706c6574656463656e64f66e63",
     ];
-    counters_of_the_arena: ARENA_SETS, 0, [
-        "43504152010000000000c0000000000000000000000000000000000000000000",
-        "0000000000000000000000000000000000000000000000000000000000000000",
-        "0000000001000000000000000000000001000000010000000000000000000000",
+    ring_of_jobs: of_space(JOBS, 0), [
+        "435052470100000000000000000000001f000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
     ];
-    entries_of_the_arena: GRANULES, 0, [
-        "0100000000000100050007c0000000000100000000000100050008c000000000",
-        "0100000000000100050003c0000000000100000000000100050005c000000000",
-        "0100000000000100010000c0000000000100000000000100050006c000000000",
-        "0100000000000100010000c0000000000100000000000100010000c000000000",
-    ];
-    lines_of_chunks: GRANULES, 1_024, [
+    counters_of_the_arena: of_memory(8_192), [
+        "4350415202000000c00000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
-        "0000010000000100000000000000000000000000000000000000000000000000",
-        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000100000001000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
     ];
-    log_directory: LOG_DIRECTORY, 0, [
-        "43504c4401000000000001000000000000000000000000000000000000000000",
+    entries_of_the_arena: of_memory(65_536 + 16 * 24), [
+        "0100000000000100050009c0000000000100000000000100050009c000000000",
+        "0100000000000100050009c0000000000100000000000100050009c000000000",
+        "0100000000000100050009c0000000000100000000000100010000c000000000",
+        "0100000000000100050006c0000000000100000000000100010000c000000000",
+    ];
+    lines_of_chunks: of_memory(65_536 + 1_024 + 16 * 32), [
+        "000000000000000000000000000000000300080002000a000000000000000000",
+        "0100070002000900000000000000000008000c0000000c000000000000000000",
+        "0000000000000000000000000000000010000100000001000000000000000000",
+        "0000030000000300000000000000000008000c0000000c000000000000000000",
+    ];
+    log_directory: of_space(LOG_DIRECTORY, 0), [
+        "43504c4402000000000001000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
-        "0400000001000000060000000100000007000000010000000000000000000000",
+        "1d000000010000001f0000000100000020000000010000000000000000000000",
     ];
-    block_records: BLOCK_RECORDS, 0, [
-        "4350425205000000000000000000000000000000000000000000000000000000",
+    block_records: of_space(BLOCK_RECORDS, 0), [
+        "4350425206000000000000000000000000000000000000000000000000000000",
     ];
-    a_block_record: ARENA, page_of(owners::BLOCK_RECORDS) + 8 * 256, [
+    a_block_record: of_memory(page_of(owners::BLOCK_RECORDS) + 8 * 256), [
         "0cb10200000000000800000000000000a0190100000000002823000004000000",
         "080000000000000008105e5f0000000008105e5f000000000000000020200000",
         "005a8f7d1e709d20fea2d465adab219e017d1c192e989c8fb08d35bd0a2d9dcd",
@@ -156,27 +177,27 @@ layouts! {
         "0cb10200000000000900000000000000d43c0100000000002823000004000000",
         "080000000000000009105e5f0000000009105e5f000000000000000020200000",
     ];
-    transaction_index: TRANSACTION_INDEX, 0, [
-        "4350485403000000800000000000000004000000000000000000000000000000",
+    transaction_index: of_space(TRANSACTION_INDEX, 0), [
+        "4350485404000000800000000000000004000000000000000000000000000000",
         "0000000000000000",
     ];
-    utxo_index: UTXO_INDEX, 0, [
-        "4350485403000000800000000000000008000000000000000000000000000000",
+    utxo_index: of_space(UTXO_INDEX, 0), [
+        "4350485404000000800000000000000008000000000000000000000000000000",
         "0000000000000000",
     ];
-    utxo_slots: UTXO_SLOTS, 0, [
-        "4350534c02000000010400000000000000000000000000000000000000000000",
+    utxo_slots: of_space(UTXO_SLOTS, 0), [
+        "4350534c02000000012c00000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
-        "030000000300000001000000010000000a0000000a0000000700000001000000",
+        "1700000017000000010000000100000023000000230000000700000001000000",
     ];
-    order_of_utxo_records: ARENA, root_of(UTXO_SLOTS), [
+    order_of_utxo_records: of_memory(root_of(UTXO_SLOTS)), [
         "00a5000000000000080000000000000000000000000000000e00000000000000",
-        "011400000000000007000000000000002914000017fcffff0100000000000000",
-        "0000000000000000000000000000000051140000ffffffff0100000000000000",
+        "014600000000000007000000000000002946000017fcffff0100000000000000",
+        "0000000000000000000000000000000051460000ffffffff0100000000000000",
         "0000000000000000030000000805000078040000900000008403000000000000",
     ];
-    deletion_queue: ARENA, root_of(DELETIONS), [
-        "10a500000000000043504451030000000400000000000000011a0000291a0000",
+    deletion_queue: of_memory(root_of(DELETIONS)), [
+        "10a500000000000043504451030000000400000000000000014e0000294e0000",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000010001000100000000000000",
         "0000000000000000bf972c72c3a77ae600000000000000000000000000000000",

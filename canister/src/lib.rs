@@ -11,7 +11,7 @@
 //! | 4 | `apply`: kept blocks to UTXO records; `export`: exporters and their pages; `external`: records whose data lies outside the canister |
 //! | 3 | `chain`, `utxo`, `deletion`: three independent stores |
 //! | 2 | `logs`, `settings` |
-//! | 1 | `storage`: regions, blobs, tables, slots |
+//! | 1 | `storage`: spaces, blobs, tables, slots |
 //! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `sha256`, `text` |
 
 pub mod api;

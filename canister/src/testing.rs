@@ -8,8 +8,8 @@ use crate::storage::memory;
 use crate::storage::owners;
 use crate::storage::places;
 use crate::storage::slots::{SlotId, Slots, radix};
+use coppice_interface::AppendBlock;
 use coppice_interface::segments::{encode_index, encode_receipts};
-use coppice_interface::{AppendBlock, RECORDS_RESERVE};
 pub use coppice_model::blocks::{id, with_keys};
 use coppice_storage::arena::{GRANULE, Owner, SlotState};
 use serde_bytes::ByteBuf;
@@ -98,6 +98,11 @@ pub fn audit() {
     let mut granule = 0;
     while let Some(entry) = arena.entry(granule) {
         let entry = entry.unwrap();
+        // The front of an extent.
+        if granule % 4_096 < 3 {
+            granule += 1;
+            continue;
+        }
         assert_ne!(entry.state, SlotState::Inside, "granule {granule} begins no slot");
         match entry.state {
             SlotState::Free => free[entry.class.index()] += 1,
@@ -109,10 +114,12 @@ pub fn audit() {
     assert_eq!(Class::all().map(|class| arena.class_counters(class).free).collect::<Vec<_>>(), free);
 }
 
-/// Takes all memory that is left without growing, except `granules` granules, the last ones of a block, and room for `nodes` nodes of
+/// Takes all memory up to the end of the last block, except `granules` granules, the last ones of a block, and room for `nodes` nodes of
 /// ordered indexes in the chunks of `slots`. Forbids growth; work that creates records finds the reserve in place if `reserve`.
 pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
-    memory::manager().set_max_pages(memory::billed_pages());
+    // Whole blocks, so that the reserve has slots of all classes.
+    let pages = memory::billed_pages().next_multiple_of(64);
+    memory::set_max_pages(pages);
     let arena = memory::arena().unwrap();
     arena.end_reservations();
     let mut taken = Vec::new();
@@ -132,17 +139,25 @@ pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
         arena.give_granules(owners::KEY_INDEX, granule);
     }
     if reserve {
-        memory::manager().set_max_pages(memory::billed_pages() + RECORDS_RESERVE / memory::WASM_PAGE);
+        memory::set_max_pages(pages + (64 << 20) / memory::WASM_PAGE);
     }
+}
+
+/// Opens a space; that of the cells has all its memory.
+pub fn space(id: u8) -> memory::Space {
+    let space = memory::space(id).unwrap();
+    if id == memory::CELLS {
+        space.reserve(places::END).unwrap();
+    }
+    space
 }
 
 /// The chain in memory, reopened as after an upgrade.
 pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
-    let pages = memory::manager().max_pages();
+    let pages = memory::max_pages();
     memory::forget();
-    memory::manager().set_max_pages(pages);
-    let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(places::END).unwrap();
+    memory::set_max_pages(pages);
+    let cells = Rc::new(space(memory::CELLS));
     let blobs = BlobStore::open(memory::arena().unwrap());
     (ChainStore::open(cells, Class::of_size(log_class).unwrap(), hash_key()).unwrap(), blobs)
 }

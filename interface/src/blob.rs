@@ -45,11 +45,13 @@ pub enum Owner {
     TransactionIndex,
     /// The index of secondary keys.
     KeyIndex,
+    /// Settings, state, directories of the indexes, logs and samples.
+    Spaces,
 }
 
 impl Owner {
     /// Number of owners.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// All owners, in the order in which they are stored.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Chain,
@@ -61,6 +63,7 @@ impl Owner {
         Self::BlockRecords,
         Self::TransactionIndex,
         Self::KeyIndex,
+        Self::Spaces,
     ];
 
     /// Returns the owner with this stored index.

@@ -94,8 +94,6 @@ settings! {
 
 /// Bytes of a Wasm page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
-/// Bytes by which a region of stable memory grows.
-pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Seconds between two firings of the safety timer for blocks, which fires even if nothing is due.
 pub const NET_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
@@ -123,34 +121,53 @@ pub fn cycles_of_a_snapshot(bytes: u64) -> u128 {
 
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
-/// Fewest pages of a new canister: a bucket for each region, one spare bucket, and the reserve for records.
-pub const MIN_STABLE_PAGES: u64 = 4_096 + RECORDS_RESERVE / WASM_PAGE;
-/// Bytes below `max_stable_pages` that only blocks, and work on existing UTXO records and rows, may use.
-pub const RECORDS_RESERVE: u64 = 64 << 20;
+/// Fewest pages of a new canister: 32 MiB.
+pub const MIN_STABLE_PAGES: u64 = 512;
+/// Most bytes of the reserve below `max_stable_pages`.
+const MOST_RESERVE: u64 = 64 << 20;
 
-/// Returns the bytes of the regions besides the arena, by the class of the log's blobs: nine regions of a bucket, and the
-/// directory of the log with 8 bytes for each blob of 500 GiB.
-pub fn regions_begin(log_class: u32) -> u64 {
-    let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
-    9 * BUCKET + directory.next_multiple_of(BUCKET)
+/// Returns the bytes below `max_stable_pages` that only blocks, and work on existing UTXO records and rows, may use: an eighth, at most
+/// 64 MiB.
+pub fn records_reserve(max_stable_pages: u64) -> u64 {
+    (max_stable_pages * WASM_PAGE / 8).min(MOST_RESERVE)
 }
 
-/// Bytes of stable memory that a chain with a target needs besides its target: the regions besides the arena, a bucket in which the arena
-/// may end, and the reserve.
-fn besides_target(log_class: u32) -> u64 {
-    regions_begin(log_class) + BUCKET + RECORDS_RESERVE
+/// Returns the most bytes of a canister's memory that hold no payload, records or index pages: the front of each extent of 256 MiB; cells,
+/// logs, samples and directories, with 8 bytes in the log's directory for each blob; the rest of the last block.
+pub fn bytes_of_spaces(max_stable_pages: u64, log_class: u32) -> u64 {
+    let bytes = max_stable_pages.saturating_mul(WASM_PAGE);
+    // Of the audit log 10 MiB, the ended jobs 2, the log 1, all else less than 2; and 4 of the last block.
+    let few = (19 << 20_u64).min(bytes / 4);
+    max_stable_pages.div_ceil(4_096) * 3 * WASM_PAGE + few + bytes / u64::from(log_class) * 8
 }
 
 /// Returns the least `max_stable_pages` with which a chain of blobs of `log_class` reaches its target while UTXO records keep `utxo_bytes`.
 pub fn least_pages(target_bytes: u64, log_class: u32, utxo_bytes: u64) -> u64 {
-    let bytes = target_bytes.saturating_add(besides_target(log_class));
-    (1 + bytes / WASM_PAGE + utxo_bytes.div_ceil(WASM_PAGE)).max(MIN_STABLE_PAGES)
+    let (mut low, mut high) = (MIN_STABLE_PAGES, 1 << 40);
+    while low < high {
+        let pages = low.midpoint(high);
+        match left_of(pages, log_class, utxo_bytes) {
+            Some(left) if left >= target_bytes => high = pages,
+            _ => low = pages + 1,
+        }
+    }
+    low
 }
 
 /// Returns the greatest target that [`least_pages`] allows, in whole MiB; 0 if there is none.
 pub fn greatest_target(max_stable_pages: u64, log_class: u32, utxo_bytes: u64) -> u64 {
-    let pages = max_stable_pages.saturating_sub(utxo_bytes.div_ceil(WASM_PAGE));
-    (pages * WASM_PAGE).saturating_sub(1 + besides_target(log_class)) >> 20 << 20
+    left_of(max_stable_pages, log_class, utxo_bytes).unwrap_or(0) >> 20 << 20
+}
+
+/// Returns the greatest bytes of UTXO records beside a chain with this target; 0 if there are none.
+pub fn greatest_records(max_stable_pages: u64, log_class: u32, target_bytes: u64) -> u64 {
+    left_of(max_stable_pages, log_class, target_bytes).unwrap_or(0)
+}
+
+/// Bytes that are left beside the reserve, spaces and `taken` bytes.
+fn left_of(pages: u64, log_class: u32, taken: u64) -> Option<u64> {
+    let besides = records_reserve(pages) + bytes_of_spaces(pages, log_class);
+    (pages * WASM_PAGE).checked_sub(besides)?.checked_sub(taken)
 }
 
 /// A role of a principal; `docs/design.md` 8 has the table.
@@ -266,16 +283,6 @@ pub struct ClassStorage {
     pub lost: u64,
 }
 
-/// Stable memory of one region.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct RegionStorage {
-    /// The region's name.
-    pub name: String,
-    /// The bytes that the region may use without growing.
-    pub bytes: u64,
-}
-
 /// Use of stable memory.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -298,8 +305,6 @@ pub struct StorageStatus {
     pub owners: Vec<OwnerStorage>,
     /// The free, quarantined and lost slots by size class.
     pub classes: Vec<ClassStorage>,
-    /// The bytes by region.
-    pub regions: Vec<RegionStorage>,
     /// A lower bound of the number of different transaction ids of the kept blocks; exact after a sweep.
     pub index_entries: u64,
     /// A lower bound of the number of different secondary keys of the kept blocks; exact after a sweep.

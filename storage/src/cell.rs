@@ -1,11 +1,11 @@
-//! Cells: small values at fixed places of a region, as CBOR.
+//! Cells: small values at fixed places of a space, as CBOR.
 //!
 //! ```text
 //! 0 header (magic, version, reserved)   8 length u32   12 CBOR
 //! ```
 
 use crate::header::{HEADER, Header};
-use crate::{OpenError, Platform, Region};
+use crate::{OpenError, Platform, Space};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Bytes before the CBOR.
@@ -14,7 +14,7 @@ const HEAD: usize = HEADER + 4;
 /// The place and the header of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// Bytes from the start of the region.
+    /// Bytes from the start of the space.
     pub at: u64,
     /// Maximum bytes of the cell, its head included.
     pub capacity: usize,
@@ -27,7 +27,7 @@ impl Cell {
     ///
     /// # Errors
     /// [`OpenError`] if another layout is found, or the value cannot be decoded.
-    pub fn load<T: DeserializeOwned>(&self, cells: &Region<impl Platform>) -> Result<Option<T>, OpenError> {
+    pub fn load<T: DeserializeOwned>(&self, cells: &Space<impl Platform>) -> Result<Option<T>, OpenError> {
         let head: [u8; HEAD] = cells.read(self.at);
         if head == [0; HEAD] {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Cell {
     ///
     /// # Errors
     /// A sentence: the value is longer than the cell. Nothing has changed.
-    pub fn save<T: Serialize>(&self, cells: &Region<impl Platform>, value: &T) -> Result<(), String> {
+    pub fn save<T: Serialize>(&self, cells: &Space<impl Platform>, value: &T) -> Result<(), String> {
         let mut bytes = Vec::from(self.header.encode());
         bytes.extend([0; 4]);
         ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ impl Cell {
     }
 
     /// Writes the value. Traps if the value is longer than the cell.
-    pub fn keep<P: Platform>(&self, cells: &Region<P>, value: &impl Serialize) {
+    pub fn keep<P: Platform>(&self, cells: &Space<P>, value: &impl Serialize) {
         if let Err(why) = self.save(cells, value) {
             P::trap(&format!("{}: {why}", self.header.name));
         }
@@ -69,7 +69,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{CELLS, fresh, region};
+    use crate::fixture::{CELLS, fresh, space};
 
     const CELL: Cell =
         Cell { at: 4_096, capacity: 20, header: Header { name: "letters", magic: *b"ABCD", version: 1 } };
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn value_follows_header_and_length_and_a_longer_one_is_refused() {
         fresh();
-        let cells = region(CELLS);
+        let cells = space(CELLS);
         cells.reserve(8_192).unwrap();
         assert_eq!(CELL.load::<u32>(&cells), Ok(None));
         CELL.save(&cells, &"abc").unwrap();

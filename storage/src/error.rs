@@ -20,7 +20,7 @@ pub enum GrowError {
         /// Cycles over the limit.
         missing: u128,
     },
-    /// The regions that count towards the quota have used it up.
+    /// The owners that count towards the quota have used it up.
     #[error("the quota is used up")]
     QuotaFull,
     /// Deferred to a separate message: see [`Growth::put_off`](crate::Growth::put_off).

@@ -1,48 +1,23 @@
-//! Memory for this crate's own tests: a manager of a few regions, one per thread.
+//! Memory for this crate's own tests: an arena, one per thread.
 
 use crate::arena::{Arena, Owner, Shares};
 use crate::slots::Slots;
 use crate::twin::{self, Twin};
-use crate::{Layout, Manager, Region, Terms};
+use crate::{Space, Terms};
 use std::cell::RefCell;
 
-/// A region of cells.
+/// A space of cells.
 pub const CELLS: u8 = 0;
-/// The arena's payload.
-pub const ARENA: u8 = 1;
-/// The arena's entries.
-pub const GRANULES: u8 = 2;
-/// The arena's sets.
-pub const SETS: u8 = 3;
-/// A region of a table.
+/// The space of a table.
 pub const INDEX: u8 = 8;
-/// The header of slots.
+/// The space of slots.
 pub const SLOTS: u8 = 9;
 
 /// Bytes of the reserve.
 pub const RESERVE: u64 = 64 << 20;
 
-const LAYOUT: Layout = Layout { regions: SLOTS + 1, reserved_cycles: (CELLS, 258_048) };
-
 thread_local! {
-    static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };
-}
-
-/// Opens stable memory, as an upgrade does; a growth must leave the cycles of two timer calls.
-fn open() -> Manager<Twin> {
-    let manager = Manager::open(LAYOUT);
-    manager.growth().set_terms(Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 });
-    manager
-}
-
-/// Returns the thread's manager.
-pub fn manager() -> Manager<Twin> {
-    MANAGER.with_borrow_mut(|manager| manager.get_or_insert_with(open).clone())
-}
-
-/// Returns the region of an id.
-pub fn region(id: u8) -> Region<Twin> {
-    manager().region(id)
+    static ARENA: RefCell<Option<Arena<Twin>>> = const { RefCell::new(None) };
 }
 
 /// An owner that does not count towards the quota.
@@ -51,21 +26,42 @@ pub const LOG: Owner = Owner::new(0);
 pub const UPLOAD: Owner = Owner::new(1);
 /// An owner that counts towards the quota.
 pub const RECORDS: Owner = Owner::new(2);
+/// The owner of the leaves of spaces.
+pub const SPACES: Owner = Owner::new(3);
 
-/// Opens the arena.
+/// A growth must leave the cycles of two timer calls.
+const TERMS: Terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 };
+
+/// Opens the thread's arena, as an upgrade does.
+pub fn try_arena() -> Result<Arena<Twin>, crate::OpenError> {
+    ARENA.with_borrow_mut(|arena| match arena {
+        Some(arena) => Ok(arena.clone()),
+        None => {
+            let opened = Arena::open(Shares { spaces: SPACES, counted: &[RECORDS] }, TERMS)?;
+            opened.set_reserve(RESERVE);
+            Ok(arena.insert(opened).clone())
+        }
+    })
+}
+
+/// Returns the thread's arena.
 pub fn arena() -> Arena<Twin> {
-    let shares = Shares { counted: &[RECORDS], reserve: RESERVE };
-    Arena::open([ARENA, GRANULES, SETS].map(region), shares).unwrap()
+    try_arena().unwrap()
+}
+
+/// Returns the space of an id.
+pub fn space(id: u8) -> Space<Twin> {
+    arena().space(id).unwrap()
 }
 
 /// Opens slots in the arena.
 pub fn slots() -> Slots<Twin> {
-    Slots::open(region(SLOTS), arena(), RECORDS).unwrap()
+    Slots::open(space(SLOTS), arena(), RECORDS).unwrap()
 }
 
-/// Drops the manager, as an upgrade does.
+/// Drops the arena, as an upgrade does.
 pub fn forget() {
-    MANAGER.set(None);
+    ARENA.set(None);
 }
 
 /// Empties stable memory.

@@ -4,8 +4,11 @@
 //! little. Only the platform knows the price of a page, which depends on how long storage must stay paid (the freezing threshold),
 //! and on the cycles reserved for storage, which depend on how full the subnet is at the moment.
 //!
-//! **Design.** One page is grown first, and the change of the balances is its price. With that price the rest is checked, and either
-//! grown, or refused with the missing cycles. After a refusal that page stays, and is part of the next growth.
+//! **Design.** If the price is not known, one page is grown first, and the change of the balances is its price. With that price the rest is
+//! checked, and either grown, or refused with the missing cycles. After a refusal that page stays, and is part of the next growth.
+//!
+//! At least 1 MiB is grown, and a sixteenth of all memory if more is not needed, because each growth asks the platform several times. If
+//! that much is refused, less is tried, down to what is needed.
 //!
 //! ```text
 //! balance ─┬─ liquid ──────── falls by what a page adds to the freezing threshold
@@ -13,6 +16,7 @@
 //! ```
 
 use crate::bytes::{array_at, u64_at};
+use crate::raw::Raw;
 use crate::{GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
@@ -35,6 +39,12 @@ const MOST_INCREASE: u128 = MOST_RESERVED.div_ceil((2_048 - 750) / 4 * PAGES_A_G
 const VALID_NS: u64 = 600 * NS;
 /// Assumed page count of a small canister before the first measurement: code and heap are storage, too.
 const SMALL: u64 = 256;
+/// Pages of the smallest growth, 1 MiB.
+const LEAST: u64 = 16;
+/// Memory grows by this fraction of its size…
+const FRACTION: u64 = 16;
+/// …but by no more than this many pages at once if fewer suffice (512 MiB).
+const MOST: u64 = 8_192;
 
 /// Inputs to the growth check that the platform does not provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,33 +68,89 @@ struct Price {
     at: u64,
 }
 
-/// Growth of raw memory, with measured prices and deferred growth.
+/// Growth of raw memory under a cap, with measured prices and deferred growth.
 pub struct Growth<P> {
+    /// The cap on raw pages.
+    max_pages: Cell<u64>,
     terms: Cell<Terms>,
     learnt: Cell<Option<Price>>,
     /// Growth is deferred to a separate message.
     put_off: Cell<bool>,
-    /// A growth was refused with `Later` and has not been made since.
-    pub(crate) wanted: Cell<bool>,
+    /// Raw pages of the growth that was refused with `Later` and has not been made since; 0 for none.
+    wanted: Cell<u64>,
     /// The reserved cycles: as loaded from their cell, plus what growths have reserved since.
-    pub(crate) reserved: Cell<Reserved>,
-    /// The reserved cycles have changed and are not written to their cell yet.
-    changed: Cell<bool>,
+    reserved: Cell<Reserved>,
+    /// Address of the cell of the reserved cycles.
+    cell: u64,
     platform: PhantomData<P>,
 }
 
 impl<P: Platform> Growth<P> {
-    /// Creates the state without a measured price.
-    pub(crate) fn new() -> Self {
+    /// Creates the state without a cap and a measured price. The reserved cycles have 24 bytes at `cell`.
+    pub(crate) fn new(terms: Terms, cell: u64) -> Self {
         Self {
-            terms: Cell::new(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX, kept: 0 }),
+            max_pages: Cell::new(u64::MAX),
+            terms: Cell::new(terms),
             learnt: Cell::new(None),
             put_off: Cell::new(false),
-            wanted: Cell::new(false),
+            wanted: Cell::new(0),
             reserved: Cell::default(),
-            changed: Cell::new(false),
+            cell,
             platform: PhantomData,
         }
+    }
+
+    /// Reads the reserved cycles of memory that is laid out.
+    pub(crate) fn load(&self) {
+        self.reserved.set(Raw::<P>::new().read_with(self.cell, Reserved::decode));
+    }
+
+    /// Sets the cap on raw pages of 64 KiB.
+    pub fn set_max_pages(&self, pages: u64) {
+        self.max_pages.set(pages);
+    }
+
+    /// Returns the cap on raw pages.
+    pub fn max_pages(&self) -> u64 {
+        self.max_pages.get()
+    }
+
+    /// Makes at least `end` raw pages available.
+    ///
+    /// # Errors
+    /// [`GrowError`]; a page may have been grown to learn its price, nothing else has changed.
+    pub(crate) fn reserve(&self, end: u64) -> Result<(), GrowError> {
+        let pages = || Raw::<P>::new().pages();
+        let Some(need) = end.checked_sub(pages()).filter(|&need| need > 0) else { return Ok(()) };
+        if end > self.max_pages.get() {
+            return Err(GrowError::OutOfSpace);
+        }
+        let generous = LEAST.max((pages() / FRACTION).min(MOST));
+        let mut beyond = generous.saturating_sub(need).min(self.max_pages.get() - end);
+        // A page that was grown to learn the price is part of what is needed.
+        while let Some(need) = end.checked_sub(pages()).filter(|&need| need > 0) {
+            match self.grow(need + beyond) {
+                Ok(()) => break,
+                Err(_) if beyond > 0 => beyond /= 2,
+                Err(why) => {
+                    if why == GrowError::Later {
+                        self.wanted.set(end);
+                    }
+                    return Err(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the growth that was deferred.
+    ///
+    /// # Errors
+    /// [`GrowError`].
+    pub fn grow_wanted(&self) -> Result<(), GrowError> {
+        self.reserve(self.wanted.get())?;
+        self.wanted.set(0);
+        Ok(())
     }
 
     /// Sets the inputs to the check.
@@ -98,10 +164,7 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Grows raw memory by `pages` pages.
-    ///
-    /// # Errors
-    /// [`GrowError`]; a page of raw memory may have been grown, nothing else has changed.
-    pub(crate) fn grow(&self, pages: u64) -> Result<(), GrowError> {
+    fn grow(&self, pages: u64) -> Result<(), GrowError> {
         if self.put_off.get() {
             self.check(pages, self.estimate(), 0)?;
             return Err(GrowError::Later);
@@ -109,39 +172,38 @@ impl<P: Platform> Growth<P> {
         // Each question to the platform costs 500 instructions, and only a growth changes the answers.
         let now = P::now_ns();
         let liquid = P::liquid_cycles();
-        match self.known(now) {
-            Some(price) => self.check_with(liquid, pages, price, 0)?,
-            // Growing one page, to measure the price, must be payable too.
-            None => {
-                let of_one = self.check_with(liquid, 1, self.estimate(), 0);
-                of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
-            }
+        if let Some(price) = self.known(now) {
+            self.check_with(liquid, pages, price, 0)?;
+            return self.grow_raw(pages, liquid, now);
         }
-        // The first page measures the price.
-        let mut balance = P::cycle_balance();
-        let reservation = self.grow_raw(1, &mut balance)?;
-        let left = P::liquid_cycles();
-        let price = Price { threshold: liquid.saturating_sub(left), reservation, at: now };
-        self.learnt.set(Some(price));
+        // Growing one page, to measure the price, must be payable too.
+        let of_one = self.check_with(liquid, 1, self.estimate(), 0);
+        of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
+        self.grow_raw(1, liquid, now)?;
         if pages > 1 {
+            let (left, price) = (P::liquid_cycles(), self.estimate());
             self.check_with(left, pages - 1, price, 0)?;
-            self.grow_raw(pages - 1, &mut balance)?;
+            self.grow_raw(pages - 1, left, now)?;
         }
         Ok(())
     }
 
-    /// Grows raw memory, and returns the cycles that this has reserved. Updates the balance.
-    fn grow_raw(&self, pages: u64, balance: &mut u128) -> Result<u128, GrowError> {
+    /// Grows raw memory, and learns the price from the balances; `liquid` cycles are there before.
+    fn grow_raw(&self, pages: u64, liquid: u128, now: u64) -> Result<(), GrowError> {
+        let before = P::cycle_balance();
         if P::Memory::default().grow(pages) < 0 {
             return Err(GrowError::OutOfSpace);
         }
-        let before = std::mem::replace(balance, P::cycle_balance());
-        let reserved = before.saturating_sub(*balance);
+        let reserved = before.saturating_sub(P::cycle_balance());
         if reserved > 0 {
-            self.reserved.set(Reserved { cycles: self.reserved_now() + reserved, at: P::now_ns() });
-            self.changed.set(true);
+            let all = Reserved { cycles: self.reserved_now() + reserved, at: now };
+            self.reserved.set(all);
+            Raw::<P>::new().write(self.cell, &all.encode());
         }
-        Ok(reserved)
+        let of_one = |cycles: u128| cycles.div_ceil(pages.into());
+        let threshold = of_one(liquid.saturating_sub(P::liquid_cycles()));
+        self.learnt.set(Some(Price { threshold, reservation: of_one(reserved), at: now }));
+        Ok(())
     }
 
     /// The measured price while it is valid.
@@ -204,10 +266,10 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Runs work that must not grow memory: a growth is refused with [`GrowError::Later`] and deferred to
-    /// [`Manager::grow_wanted`](crate::Manager::grow_wanted). Otherwise a message that traps on growth would lose its other work on every
+    /// [`grow_wanted`](Self::grow_wanted). Otherwise a message that traps on growth would lose its other work on every
     /// retry.
     pub fn put_off<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.wanted.set(false);
+        self.wanted.set(0);
         self.put_off.set(true);
         let result = run();
         self.put_off.set(false);
@@ -216,7 +278,7 @@ impl<P: Platform> Growth<P> {
 
     /// Returns whether a growth was refused with [`GrowError::Later`] since the last [`Self::put_off`] and not made since.
     pub fn is_wanted(&self) -> bool {
-        self.wanted.get()
+        self.wanted.get() > 0
     }
 
     /// Returns the cycles that are reserved now.
@@ -229,11 +291,6 @@ impl<P: Platform> Growth<P> {
         let billed = P::Memory::default().size();
         let paid = self.scaled(GIB_SECOND) * u128::from(secs) * u128::from(billed) / PAGES_A_GIB;
         cycles.saturating_sub(paid)
-    }
-
-    /// Returns the reserved cycles if a growth has changed them since the last call.
-    pub(crate) fn take_changed(&self) -> Option<Reserved> {
-        self.changed.take().then(|| self.reserved.get())
     }
 }
 

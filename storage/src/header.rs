@@ -4,7 +4,7 @@
 //! 0 magic, 4 bytes   4 version u16   6 reserved u16
 //! ```
 
-use crate::{OpenError, Platform, Region};
+use crate::{OpenError, Platform, Space};
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -29,8 +29,8 @@ impl Header {
     }
 
     /// Writes the header.
-    pub fn write<P: Platform>(&self, region: &Region<P>, at: u64) {
-        region.write(at, &self.encode());
+    pub fn write<P: Platform>(&self, space: &Space<P>, at: u64) {
+        space.write(at, &self.encode());
     }
 
     /// Checks the bytes of a header, except the reserved bytes.
@@ -50,8 +50,8 @@ impl Header {
     ///
     /// # Errors
     /// [`OpenError::Header`] if the magic or the version differs.
-    pub fn read<P: Platform>(&self, region: &Region<P>, at: u64) -> Result<(), OpenError> {
-        self.check(&region.read(at))
+    pub fn read<P: Platform>(&self, space: &Space<P>, at: u64) -> Result<(), OpenError> {
+        self.check(&space.read(at))
     }
 }
 

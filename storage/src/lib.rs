@@ -6,9 +6,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`Manager`], [`Region`] | address spaces in stable memory that grow by buckets of 16 MiB, under a cap and the balance |
+//! | [`arena`], [`Growth`] | stable memory and its allocator: slots of 64 KiB to 4 MiB that split and join; growth under a cap and the balance |
+//! | [`space`] | addresses of one structure, which grow by leaves of 64 KiB; a structure of another crate may live there |
 //! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
-//! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
@@ -18,7 +18,6 @@
 
 pub mod arena;
 pub mod blob;
-mod buckets;
 pub mod bytes;
 pub mod cell;
 mod error;
@@ -27,14 +26,14 @@ mod fixture;
 mod growth;
 mod hash_key;
 pub mod header;
-mod manager;
 mod meter;
 mod pages;
 mod platform;
-mod region;
+mod raw;
 pub mod ring;
-mod shared;
 pub mod slots;
+pub mod space;
+mod superblock;
 pub mod table;
 #[cfg(not(target_family = "wasm"))]
 pub mod twin;
@@ -42,16 +41,13 @@ pub mod twin;
 pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
-pub use manager::Manager;
 pub use meter::Meter;
 pub use platform::Platform;
-pub use region::Region;
-pub use shared::Layout;
+pub use raw::Raw;
+pub use space::Space;
 
 /// Bytes of a WebAssembly page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
-/// Bytes by which a region grows.
-pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Bytes of the pages by which the platform charges reads and writes.
 pub const OS_PAGE: u64 = 4_096;
 

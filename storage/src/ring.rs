@@ -1,47 +1,168 @@
-//! Ring: the last entries of a sequence, in slots of fixed size at a fixed place.
+//! Ring: the last entries of a sequence, in a space that grows up to a number of entries.
+//!
+//! The first leaf is reserved when the ring is opened, so that writing an entry cannot fail. A full ring grows by a leaf before its next
+//! entry would replace the oldest; if the growth is refused, that entry replaces it, and the ring grows after the next round.
+//!
+//! ```text
+//! 0 magic "CPRG"  4 version u16   8 origin u64: entry of the first slot   16 capacity u64: slots     slot 0 begins after the bytes of a slot
+//! ```
 
+use crate::header::Header;
+use crate::space::LEAF;
+use crate::{OpenError, Platform, Space};
+use std::cell::Cell;
 use std::ops::Range;
 
-/// The place of a ring. Entry `number` lies in slot `number` % `slots`.
-#[derive(Clone, Copy, Debug)]
-pub struct Ring {
-    /// Bytes from the start of the region to the first slot.
-    pub at: u64,
-    /// Number of slots.
-    pub slots: u64,
-    /// Bytes of a slot.
-    pub len: usize,
+const LAYOUT: Header = Header { name: "ring", magic: *b"CPRG", version: 1 };
+const ORIGIN: u64 = 8;
+
+/// The place of entry 0 of the present round, and the number of slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Round {
+    origin: u64,
+    capacity: u64,
 }
 
-impl Ring {
-    /// Returns the offset of an entry's slot.
-    pub const fn slot(&self, number: u64) -> u64 {
-        self.at + number % self.slots * self.len as u64
+/// The last entries of a sequence; its owner keeps the number of entries ever written.
+pub struct Ring<P: Platform> {
+    space: Space<P>,
+    /// Bytes of a slot, a fraction of a leaf.
+    len: u64,
+    /// Maximum number of slots.
+    most: u64,
+    round: Cell<Round>,
+}
+
+impl<P: Platform> Ring<P> {
+    /// Opens the ring of a space, or creates an empty one of one leaf there. Slots of `len` bytes, a power of two from 32 bytes to half a
+    /// leaf, hold the last `most` entries.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(space: Space<P>, len: usize, most: u64) -> Result<Self, OpenError> {
+        let ring = Self { space, len: len as u64, most, round: Cell::default() };
+        if ring.space.is_empty() {
+            ring.space.reserve(LEAF).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(&ring.space, 0);
+            ring.save(Round { origin: 0, capacity: ring.slots() });
+        }
+        LAYOUT.read(&ring.space, 0)?;
+        let word = |nth: u64| ring.space.read_u64(ORIGIN + 8 * nth);
+        let round = Round { origin: word(0), capacity: word(1) };
+        if round.capacity == 0 || round.capacity > ring.slots() {
+            let why = format!("{} entries in {} bytes", round.capacity, ring.space.size());
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+        }
+        ring.round.set(round);
+        Ok(ring)
+    }
+
+    /// Slots that the leaves have.
+    fn slots(&self) -> u64 {
+        (self.space.size() / self.len).saturating_sub(1).min(self.most)
+    }
+
+    fn save(&self, round: Round) {
+        let words = [round.origin, round.capacity].map(u64::to_le_bytes);
+        self.space.write(ORIGIN, words.as_flattened());
+        self.round.set(round);
+    }
+
+    /// The space of the slots.
+    pub fn space(&self) -> &Space<P> {
+        &self.space
     }
 
     /// Returns the numbers of the kept entries when `written` entries were ever written.
-    pub const fn kept(&self, written: u64) -> Range<u64> {
-        written.saturating_sub(self.slots)..written
+    pub fn kept(&self, written: u64) -> Range<u64> {
+        let Round { origin, capacity } = self.round.get();
+        written.saturating_sub(capacity).max(origin.min(written))..written
     }
 
-    /// Returns the offset after the last slot.
-    pub const fn end(&self) -> u64 {
-        self.at + self.slots * self.len as u64
+    /// Returns the offset of an entry's slot. The entry is a kept one, or the next after [`make_room`](Self::make_room).
+    pub fn slot(&self, number: u64) -> u64 {
+        let Round { origin, capacity } = self.round.get();
+        (1 + number.wrapping_sub(origin) % capacity) * self.len
+    }
+
+    /// Makes room for the next entry: a full ring grows, unless it has all its slots or growth is refused.
+    pub fn make_room(&self, next: u64) {
+        let Round { origin, capacity } = self.round.get();
+        let is_full = next > origin && (next - origin).is_multiple_of(capacity);
+        if is_full && capacity < self.most && self.space.reserve(self.space.size() + LEAF).is_ok() {
+            // The oldest entry lies in the first slot.
+            self.save(Round { origin: next - capacity, capacity: self.slots() });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{LOG, arena, forget, fresh, space};
+    use crate::twin::Twin;
+
+    const MOST: u64 = 40;
+
+    fn open() -> Ring<Twin> {
+        Ring::open(space(0), 4_096, MOST).unwrap()
+    }
+
+    fn push(ring: &Ring<Twin>, number: u64) {
+        ring.make_room(number);
+        ring.space().write_u64(ring.slot(number), number);
+    }
+
+    /// Returns the number of kept entries, each of which must be there.
+    fn kept(ring: &Ring<Twin>, written: u64) -> u64 {
+        let kept = ring.kept(written);
+        assert!(kept.end == written);
+        kept.clone().for_each(|number| assert_eq!(ring.space().read_u64(ring.slot(number)), number));
+        kept.end - kept.start
+    }
 
     #[test]
-    fn new_entry_replaces_the_oldest_in_a_full_ring() {
-        let ring = Ring { at: 100, slots: 3, len: 8 };
-        assert_eq!([0, 2, 3].map(|number| ring.slot(number)), [100, 116, 100]);
-        assert_eq!(
-            [0, 2, 3, 4, u64::MAX].map(|written| ring.kept(written)),
-            [0..0, 0..2, 0..3, 1..4, u64::MAX - 3..u64::MAX]
-        );
-        assert_eq!(ring.end(), 124);
+    fn ring_grows_by_leaves_and_then_replaces_its_oldest_entry() {
+        fresh();
+        let mut ring = open();
+        for number in 0..200 {
+            push(&ring, number);
+            assert_eq!(kept(&ring, number + 1), (number + 1).min(MOST), "{number}");
+            if number % 7 == 0 {
+                forget();
+                ring = open();
+            }
+        }
+        assert_eq!(ring.space().size(), 3 * LEAF, "41 slots of 4 KiB");
+    }
+
+    #[test]
+    fn ring_whose_growth_is_refused_replaces_its_oldest_entry_and_grows_later() {
+        fresh();
+        let ring = open();
+        arena().growth().set_max_pages(arena().billed_pages());
+        let taken: Vec<u64> = std::iter::from_fn(|| arena().take_granules(LOG, 1).ok()).collect();
+        for number in 0..40 {
+            push(&ring, number);
+            assert_eq!(kept(&ring, number + 1), (number + 1).min(15), "{number}");
+        }
+        taken.into_iter().for_each(|granule| arena().give_granules(LOG, granule));
+        for number in 40..200 {
+            push(&ring, number);
+            let expected = if number < 45 { 15 } else { (number - 29).min(MOST) };
+            assert_eq!(kept(&ring, number + 1), expected, "{number}");
+        }
+        forget();
+        assert_eq!(kept(&open(), 200), MOST);
+    }
+
+    #[test]
+    fn capacity_beyond_its_leaves_is_refused() {
+        for capacity in [0, 16, u64::MAX] {
+            fresh();
+            open().space().write_u64(16, capacity);
+            forget();
+            assert!(Ring::open(space(0), 4_096, MOST).is_err(), "{capacity}");
+        }
     }
 }

@@ -42,8 +42,8 @@ pub struct World {
     pub max_pages: u64,
     /// Touched pages, while [`touching`] runs.
     pub touched: Option<Touched>,
-    /// Ids of the regions written to, in order, while recording is on.
-    pub writes: Option<Vec<u8>>,
+    /// Addresses of writes, in order, while recording is on.
+    pub writes: Option<Vec<u64>>,
     /// Number of accesses to stable memory, growth included, that still succeed; the next one traps.
     pub trap_after: Option<u64>,
     /// Stable memory before the current message.
@@ -143,11 +143,6 @@ pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
         let text = trap.downcast_ref::<String>().cloned();
         text.or_else(|| trap.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
     })
-}
-
-/// Records a write to a region.
-pub(crate) fn note_write(id: u8) {
-    with(|world| world.writes.iter_mut().for_each(|writes| writes.push(id)));
 }
 
 /// The twin as a [`Platform`].
@@ -254,6 +249,7 @@ impl Memory for SparseMemory {
     fn write(&self, offset: u64, src: &[u8]) {
         with(|world| {
             Self::touch(world, offset, src.len(), true);
+            world.writes.iter_mut().for_each(|writes| writes.push(offset));
             for (page, inside, part) in Self::parts(offset, src.len()) {
                 if let Some(before) = &mut world.before {
                     before.content.entry(page).or_insert_with(|| world.content.get(&page).cloned());

@@ -1,21 +1,21 @@
 //! Memory that one store frees serves the others: histories in which sizes, or stores, follow each other.
 //!
 //! After each history the live set has been replaced three times. Billed memory must then be at most 1.5 × the payload bytes that were live
-//! at once, and 160 MiB for ten regions besides the arena. `COPPICE_LIVE_MIB` sets the live bytes of a history (256 without it).
+//! at once, and 24 MiB. `COPPICE_LIVE_MIB` sets the live bytes of a history (256 without it).
 
 use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore, Class};
 use coppice_storage::slots::{SlotId, Slots};
 use coppice_storage::table::HashTable;
 use coppice_storage::twin::{self, Twin};
-use coppice_storage::{HashKey, Layout, Manager, Meter};
+use coppice_storage::{HashKey, Meter, Terms};
 use std::collections::VecDeque;
 
 const MIB: u64 = 1 << 20;
-const REGIONS: u8 = 11;
 const LOG: Owner = Owner::new(0);
 const RECORDS: Owner = Owner::new(1);
 const KEYS: Owner = Owner::new(2);
+const SPACES: Owner = Owner::new(3);
 const WINDOWS: [u64; 10] = [300, 700, 1_700, 4_000, 9_000, 20_000, 45_000, 100_000, 220_000, 500_000];
 
 fn live_bytes() -> u64 {
@@ -25,7 +25,7 @@ fn live_bytes() -> u64 {
 
 /// Three stores on one arena, their live entries in the order of creation, and the live bytes.
 struct World {
-    manager: Manager<Twin>,
+    arena: Arena<Twin>,
     blobs: BlobStore<Twin>,
     slots: Slots<Twin>,
     keys: HashTable<Twin>,
@@ -43,18 +43,14 @@ enum Entry {
 impl World {
     fn new() -> Self {
         twin::reset();
-        let manager: Manager<Twin> = Manager::open(Layout { regions: REGIONS, reserved_cycles: (0, 0) });
-        // Every region of a canister has at least one bucket.
-        let regions: Vec<_> = (0..REGIONS).map(|id| manager.region(id)).collect();
-        [0, 4, 5, 6, 7, 8_usize].into_iter().for_each(|id| regions[id].reserve(1).unwrap());
-        drop(regions);
-        let region = |id| manager.region(id);
-        let arena = Arena::open([1, 2, 3].map(region), Shares { counted: &[], reserve: 0 }).unwrap();
+        let terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 0 };
+        let arena: Arena<Twin> = Arena::open(Shares { spaces: SPACES, counted: &[] }, terms).unwrap();
+        let space = |id| arena.space(id).unwrap();
         Self {
             blobs: BlobStore::open(arena.clone()),
-            slots: Slots::open(region(9), arena.clone(), RECORDS).unwrap(),
-            keys: HashTable::open(region(10), arena, KEYS, HashKey::of([1; 16])).unwrap(),
-            manager,
+            slots: Slots::open(space(0), arena.clone(), RECORDS).unwrap(),
+            keys: HashTable::open(space(1), arena.clone(), KEYS, HashKey::of([1; 16])).unwrap(),
+            arena,
             kept: VecDeque::new(),
             next_key: 0,
             live: 0,
@@ -63,7 +59,7 @@ impl World {
     }
 
     fn billed(&self) -> u64 {
-        self.manager.billed_pages() * 65_536
+        self.arena.billed_pages() * 65_536
     }
 
     fn note(&mut self, entry: Entry, bytes: u64) {
@@ -123,7 +119,7 @@ impl World {
     /// Prints the figures of a history, and checks the limit.
     fn judge(&self, history: &str) {
         let (peak, billed) = (self.peak, self.billed());
-        let limit = peak * 3 / 2 + 160 * MIB;
+        let limit = peak * 3 / 2 + 24 * MIB;
         println!(
             "{history:<44} {:>6} MiB live at most, {:>6} MiB billed of {:>6}",
             peak / MIB,

@@ -17,7 +17,7 @@ use super::stop::Stop;
 use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::platform::{self, limits::NS};
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use coppice_interface::{HeldBy, MissingParents, UtxoApplying, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
@@ -235,7 +235,7 @@ pub struct Waits {
 
 /// The state of applying, and why applying stands; each has a cell.
 pub struct Applier {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     pub(super) stored: Stored,
     stop: Option<Stop>,
     waits: Option<Waits>,
@@ -246,7 +246,7 @@ impl Applier {
     ///
     /// # Errors
     /// A sentence: this code did not write a cell.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::APPLYING);
         let stored = if bytes.iter().all(|&byte| byte == 0) {
             Stored::default()
@@ -396,12 +396,10 @@ mod tests {
         Position { base: 0x0108, next: 0x0210, height: 0x20, transaction: 0x28, offset: 0x0318, phase }
     }
 
-    fn cells() -> Rc<Region> {
+    fn cells() -> Rc<Space> {
         native::reset();
         memory::forget();
-        let cells = Rc::new(memory::region(memory::CELLS));
-        cells.reserve(places::END).unwrap();
-        cells
+        Rc::new(crate::testing::space(memory::CELLS))
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! A stop lasts until the position moves: until the transaction can be applied, is skipped or is taken back with its block, or until applying
 //! ends.
 
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
@@ -28,7 +28,7 @@ impl Stop {
     ///
     /// # Errors
     /// A sentence if this code did not write the cell.
-    pub fn load(cells: &Region) -> Result<Option<Self>, String> {
+    pub fn load(cells: &Space) -> Result<Option<Self>, String> {
         let bytes: [u8; places::APPLY_STOP_LEN] = cells.read(places::APPLY_STOP);
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
@@ -41,7 +41,7 @@ impl Stop {
     }
 
     /// Writes the cell.
-    pub fn save(stop: Option<&Self>, cells: &Region) {
+    pub fn save(stop: Option<&Self>, cells: &Space) {
         let mut bytes = [0; places::APPLY_STOP_LEN];
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         if let Some(Self { since_ns, text }) = stop {
@@ -64,8 +64,7 @@ mod tests {
     fn stop_is_read_back_and_a_long_sentence_is_cut() {
         native::reset();
         memory::forget();
-        let cells = memory::region(memory::CELLS);
-        cells.reserve(places::END).unwrap();
+        let cells = crate::testing::space(memory::CELLS);
         assert_eq!(Stop::load(&cells), Ok(None));
         let stop = Stop { since_ns: 7, text: "block 1".into() };
         Stop::save(Some(&stop), &cells);

@@ -5,18 +5,18 @@ use super::{IDS, PREPARED, Prepared, key, said};
 use crate::api::{access, wire};
 use crate::platform::{self, instructions};
 use crate::state::{State, read};
-use crate::storage::memory::{self, BenchMemory};
+use crate::storage::memory::{self, Space};
 use coppice_interface::segments::{ID, Index, Segment};
-use coppice_interface::{ReadError, TransactionLocation, WASM_PAGE};
+use coppice_interface::{ReadError, TransactionLocation};
 use ic_cdk::{query, update};
-use ic_stable_structures::{Memory, StableBTreeMap};
+use ic_stable_structures::StableBTreeMap;
 use serde_bytes::ByteBuf;
 
 /// Entries inserted into the B-tree in one message.
 const BTREE_STEP: u64 = 20_000;
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
-pub type BTree = StableBTreeMap<[u8; ID], [u8; 12], BenchMemory>;
+pub type BTree = StableBTreeMap<[u8; ID], [u8; 12], Space>;
 
 /// Block and position as the B-tree has them.
 fn place(number: u64, position: u32) -> [u8; 12] {
@@ -63,7 +63,7 @@ fn bench_rebuild_heap(n: u64) -> Result<u64, String> {
 #[update(guard = "access::bench")]
 fn bench_index_bytes(of: String) -> Result<u64, String> {
     PREPARED.with_borrow(|prepared| match of.as_str() {
-        "btree" => Ok(memory::bench(0).size() * WASM_PAGE),
+        "btree" => Ok(memory::bench(0).size()),
         "heap" => Ok(prepared.heap.as_ref().ok_or("not prepared")?.bytes()),
         _ => Ok(read(|state| state.chain.index_bytes())),
     })

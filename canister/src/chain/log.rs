@@ -1,33 +1,32 @@
 //! Append-only log of block payloads, stored in blobs of equal size.
 //!
 //! A small block costs only its bytes, not a slot of 64 KiB. A block of any size needs no special case, because a block may
-//! span blobs. Log offsets only rise, except in a rollback. All blobs have one size, the *class*. The directory, a ring that is
-//! preallocated for 500 GiB, has the place of each blob in the arena:
+//! span blobs. Log offsets only rise, except in a rollback. All blobs have one size, the *class*. The directory has the place of each blob
+//! in the arena:
 //!
 //! ```text
 //! log offset    0       class     2·class   3·class
 //! blobs         │ 0 …   │ 1 …     │ 2 …     │ …        offset o lies in blob o / class, at byte o % class
 //! blocks        ├ 0 ┼─ 1 ──┼── 2 ─────────┼ 3 ┼ …      a block may begin and end anywhere
 //!
-//! header 64 bytes: 0 magic "CPLD"  4 version u16  8 class u32
-//! entry 8 bytes:   granule u32 ‖ generation u32        offset in the arena / 64 KiB; generation 0 = none
+//! header: 0 magic "CPLD"  4 version u16  8 class u32
+//! entry:  granule u32 ‖ generation u32                  generation 0 = none
 //! ```
 
+use super::directory::Directory;
 use crate::storage::OpenError;
 use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
-use crate::storage::memory::{GrowError, Region};
+use crate::storage::memory::{GrowError, Space};
 use coppice_storage::header::Header;
 use std::ops::Range;
 
-const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 1 };
-const HEADER: u64 = 64;
+const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 2 };
 const ENTRY: u64 = 8;
 
 /// Directory of the log's blobs. The chain tracks which part of the log is in use.
 pub struct Log {
-    directory: Region,
+    directory: Directory,
     class: Class,
-    ring: u64,
 }
 
 impl Log {
@@ -35,20 +34,18 @@ impl Log {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(directory: Region, class: Class) -> Result<Self, OpenError> {
-        let ring = MAX_GRANULES / class.granules();
-        if directory.is_empty() {
-            directory.reserve(HEADER + ring * ENTRY).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(&directory, 0);
-            directory.write_u32(8, class.size());
+    pub fn open(space: Space, class: Class) -> Result<Self, OpenError> {
+        let is_new = space.is_empty();
+        let directory = Directory::open(space, &LAYOUT, ENTRY, MAX_GRANULES / class.granules())?;
+        if is_new {
+            directory.space().write_u32(8, class.size());
         }
-        LAYOUT.read(&directory, 0)?;
-        let found = directory.read_u32(8);
+        let found = directory.space().read_u32(8);
         if found != class.size() {
             let why = format!("blobs have {found} bytes, but {} are configured", class.size());
             return Err(OpenError::Corrupt { name: LAYOUT.name, why });
         }
-        Ok(Self { directory, class, ring })
+        Ok(Self { directory, class })
     }
 
     /// The size class of the log's blobs.
@@ -75,13 +72,17 @@ impl Log {
         end.div_ceil(self.size())
     }
 
-    fn slot(&self, blob: u64) -> u64 {
-        HEADER + blob % self.ring * ENTRY
+    fn entry(&self, blob: u64) -> u64 {
+        self.directory.space().read_u64(self.directory.at(blob))
+    }
+
+    fn set_entry(&mut self, blob: u64, entry: u64) {
+        self.directory.space().write_u64(self.directory.at(blob), entry);
     }
 
     /// Location of blob `k`, or `None`.
     pub fn ptr(&self, blob: u64) -> Option<BlobPtr> {
-        let entry = self.directory.read_u64(self.slot(blob));
+        let entry = self.entry(blob);
         let generation = (entry >> 32) as u32;
         (generation != 0).then(|| BlobPtr {
             offset: (entry & 0xFFFF_FFFF) * GRANULE,
@@ -98,20 +99,21 @@ impl Log {
 
     /// Removes blob `k` from the directory.
     pub fn clear(&mut self, blob: u64) {
-        self.directory.write_u64(self.slot(blob), 0);
+        // An entry without memory is 0 already.
+        if self.entry(blob) != 0 {
+            self.set_entry(blob, 0);
+        }
     }
 
     /// Points blob `k` to a location that was never allocated, as damage would.
     #[cfg(test)]
     pub fn poison(&mut self, blob: u64) {
-        self.directory.write_u64(self.slot(blob), 1 << 32 | (MAX_GRANULES - self.class.granules()));
+        self.set_entry(blob, 1 << 32 | (MAX_GRANULES - self.class.granules()));
     }
 
     /// Reserves memory so that these blobs can be added for an owner while the blobs from `oldest` on are kept.
     pub fn reserve(&self, blobs: &BlobStore, owner: Owner, oldest: u64, added: Range<u64>) -> Result<(), GrowError> {
-        if added.end.saturating_sub(oldest) > self.ring {
-            return Err(GrowError::OutOfSpace);
-        }
+        self.directory.reserve(oldest, added.clone())?;
         blobs.reserve(owner, self.class, added.end.saturating_sub(added.start))
     }
 
@@ -120,7 +122,7 @@ impl Log {
         for blob in range {
             let ptr = blobs.allocate(self.class.size(), owner)?;
             let entry = (ptr.offset / GRANULE) | (u64::from(ptr.generation) << 32);
-            self.directory.write_u64(self.slot(blob), entry);
+            self.set_entry(blob, entry);
         }
         Ok(())
     }

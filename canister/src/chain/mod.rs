@@ -6,8 +6,8 @@
 //! index segment; a *link* in the log leads from a posting to the one before it.
 //!
 //! ```text
-//! append ──▶ table (id → newest posting)       region TRANSACTION_INDEX
-//!        ──▶ table (key → newest posting)      region KEY_INDEX
+//! append ──▶ table (id → newest posting)       space TRANSACTION_INDEX
+//!        ──▶ table (key → newest posting)      space KEY_INDEX
 //!        ──▶ log ──▶ blobs                     LOG_DIRECTORY; body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
 //!        ──▶ records                           BLOCK_RECORDS: lengths, hashes, times
 //!        ──▶ state                             CELLS: next, log tail
@@ -33,6 +33,7 @@
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint in `api/endpoints/blocks.rs`.
 
 mod append;
+mod directory;
 mod draft;
 mod log;
 mod postings;

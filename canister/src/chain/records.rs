@@ -1,12 +1,12 @@
 //! Fixed-size block records, in pages of 256 records that are granules of the arena.
 //!
-//! Blocks are added and removed in order, so a page holds the records of 256 consecutive numbers. A preallocated ring of 2^20 granule
-//! numbers locates the page; up to 268 million blocks can be kept at a time. A page goes back to the arena with its last record.
+//! Blocks are added and removed in order, so a page holds the records of 256 consecutive numbers. A directory locates the page; up to 268
+//! million blocks can be kept at a time. A page goes back to the arena with its last record.
 //!
 //! ```text
 //! directory                                       arena
 //! ┌─ header ─┬─ ring: 2^20 × u32 ────┐            ┌─ page, 64 KiB ─┐
-//! │ 64 KiB   │ granule + 1, 0 = none │ ─────────▶ │ 256 records    │
+//! │ 64 bytes │ granule + 1, 0 = none │ ─────────▶ │ 256 records    │
 //! └──────────┴───────────────────────┘            └────────────────┘
 //! header: 0 magic "CPBR"  4 version u16
 //!
@@ -22,10 +22,11 @@
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
 
+use super::directory::Directory;
 use super::postings::links::links_len;
 use crate::storage::OpenError;
 use crate::storage::blob::{Class, GRANULE, SlotState};
-use crate::storage::memory::{GrowError, Region, WASM_PAGE};
+use crate::storage::memory::{GrowError, Space};
 use crate::storage::{Arena, owners};
 use coppice_interface::segments::{MAX_BLOCK, Segment};
 use coppice_interface::{BlockHash, BlockHeader};
@@ -33,7 +34,7 @@ use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
-const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 5 };
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 6 };
 const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
@@ -50,10 +51,8 @@ const APPLIED: u64 = 236;
 const NOTE: usize = 17;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
+/// Maximum pages.
 const RING: u64 = 1 << 20;
-const DIRECTORY: u64 = WASM_PAGE;
-/// Bytes of the directory's region.
-const END: u64 = DIRECTORY + RING * 4;
 const _: () = assert!(PAGE_RECORDS * RECORD as u64 == GRANULE);
 /// Bytes of the longest block hash.
 pub const MAX_HASH: usize = 32;
@@ -299,7 +298,7 @@ impl AppliedNote {
 
 /// The records of the kept blocks.
 pub struct RecordStore {
-    directory: Region,
+    directory: Directory,
     arena: Arena,
 }
 
@@ -308,23 +307,22 @@ impl RecordStore {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(directory: Region, arena: Arena) -> Result<Self, OpenError> {
-        if directory.is_empty() {
-            directory.reserve(END).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(&directory, 0);
-        }
-        LAYOUT.read(&directory, 0)?;
-        Ok(Self { directory, arena })
+    pub fn open(space: Space, arena: Arena) -> Result<Self, OpenError> {
+        Ok(Self { directory: Directory::open(space, &LAYOUT, 4, RING)?, arena })
     }
 
-    fn ring_slot(number: u64) -> u64 {
-        DIRECTORY + number / PAGE_RECORDS % RING * 4
+    fn named(&self, number: u64) -> u32 {
+        self.directory.space().read_u32(self.directory.at(number / PAGE_RECORDS))
+    }
+
+    fn set_named(&self, number: u64, name: u32) {
+        self.directory.space().write_u32(self.directory.at(number / PAGE_RECORDS), name);
     }
 
     /// The granule that the ring names for `number`, or `None` if it names none in the arena.
     #[inline]
     fn named_page(&self, number: u64) -> Option<u64> {
-        let granule = u64::from(self.directory.read_u32(Self::ring_slot(number)).checked_sub(1)?);
+        let granule = u64::from(self.named(number).checked_sub(1)?);
         (granule < self.arena.end() / GRANULE).then_some(granule)
     }
 
@@ -345,11 +343,15 @@ impl RecordStore {
 
     /// Reserves memory for the record of `number`; `oldest` is the oldest kept block.
     pub fn reserve(&self, number: u64, oldest: u64) -> Result<(), GrowError> {
-        if number / PAGE_RECORDS - oldest.min(number) / PAGE_RECORDS >= RING {
+        let (page, first) = (number / PAGE_RECORDS, oldest.min(number) / PAGE_RECORDS);
+        if page - first >= RING {
             return Err(GrowError::OutOfSpace);
         }
-        let pages = u64::from(self.page(number).is_none());
-        self.arena.reserve(owners::BLOCK_RECORDS, &[(Class::SMALLEST, pages)])
+        if self.page(number).is_some() {
+            return self.arena.reserve(owners::BLOCK_RECORDS, &[]);
+        }
+        self.directory.reserve(first, page..page + 1)?;
+        self.arena.reserve(owners::BLOCK_RECORDS, &[(Class::SMALLEST, 1)])
     }
 
     /// Writes a record; [`reserve`](Self::reserve) must have succeeded.
@@ -359,7 +361,7 @@ impl RecordStore {
             let page = self.arena.take_granules(owners::BLOCK_RECORDS, 1).unwrap_or_else(|error| {
                 crate::platform::trap(&format!("block record {number}: memory was not reserved: {error}"))
             });
-            self.directory.write_u32(Self::ring_slot(number), page as u32 + 1);
+            self.set_named(number, page as u32 + 1);
             page
         });
         let at = page * GRANULE + number % PAGE_RECORDS * RECORD as u64;
@@ -423,7 +425,7 @@ impl RecordStore {
         let Some(page) = self.page(number) else { return };
         self.arena.payload().write(page * GRANULE + number % PAGE_RECORDS * RECORD as u64, &[0; 16]);
         if last_of_page {
-            self.directory.write_u32(Self::ring_slot(number), 0);
+            self.set_named(number, 0);
             self.arena.give_granules(owners::BLOCK_RECORDS, page);
         }
     }
@@ -431,7 +433,7 @@ impl RecordStore {
     /// Points the ring's slot for `number` to another page, as damage would.
     #[cfg(test)]
     pub fn poison_page(&self, number: u64, page: u32) {
-        self.directory.write_u32(Self::ring_slot(number), page);
+        self.set_named(number, page);
     }
 
     /// Overwrites a record so that it cannot be decoded.
@@ -449,7 +451,7 @@ mod tests {
     use crate::storage::memory::{self, BLOCK_RECORDS};
 
     fn open() -> RecordStore {
-        RecordStore::open(memory::region(BLOCK_RECORDS), memory::arena().unwrap()).unwrap()
+        RecordStore::open(crate::testing::space(BLOCK_RECORDS), memory::arena().unwrap()).unwrap()
     }
 
     pub fn record(number: u64) -> BlockRecord {
@@ -507,7 +509,7 @@ mod tests {
     /// A page that does not exist, that is free, or that another store has: an access would trap on every retry, or return foreign bytes.
     #[test]
     fn record_on_a_page_of_another_owner_is_none() {
-        for page in [3, 4, 4_000_000_000, u32::MAX] {
+        for page in [7, 8, 4_000_000_000, u32::MAX] {
             native::reset();
             memory::forget();
             let mut store = open();
@@ -515,7 +517,7 @@ mod tests {
                 store.reserve(number, 0).unwrap();
                 store.put(&record(number));
             }
-            assert_eq!(memory::arena().unwrap().take_granules(owners::RECORDS, 1), Ok(2));
+            assert_eq!(memory::arena().unwrap().take_granules(owners::RECORDS, 1), Ok(6));
             store.poison_page(270, page);
             assert_eq!((store.get(270), store.meta(270), store.meta_and_hash(270)), (None, None, None));
             assert_eq!(store.numbers(270), None);

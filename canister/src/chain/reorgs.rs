@@ -14,9 +14,9 @@
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
 //! ```
 
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
-use coppice_storage::bytes::{array_at, u16_at};
+use coppice_storage::bytes::{array_at, u16_at, u64_at};
 use coppice_storage::header::Header;
 
 const LAYOUT: Header = Header { name: "rollbacks", magic: *b"CPRB", version: 1 };
@@ -38,7 +38,7 @@ impl Rollbacks {
     ///
     /// # Errors
     /// A sentence that names the damage.
-    pub fn load(cells: &Region) -> Result<Self, String> {
+    pub fn load(cells: &Space) -> Result<Self, String> {
         let header: [u8; HEADER as usize] = cells.read(places::ROLLBACKS);
         if header == [0; HEADER as usize] {
             return Ok(Self::default());
@@ -48,9 +48,11 @@ impl Rollbacks {
         if usize::from(steps) > MAX_STEPS {
             return Err(format!("rollbacks: {steps} steps"));
         }
-        let words = cells.read_words(places::ROLLBACKS + HEADER, 2 * usize::from(steps));
+        let mut bytes = Vec::new();
+        cells.read_onto(&mut bytes, places::ROLLBACKS + HEADER, STEP as usize * usize::from(steps));
+        let steps = bytes.as_chunks::<{ STEP as usize }>().0.iter();
         let count = cells.read_u64(places::ROLLBACKS + 8);
-        Ok(Self { count, steps: words.as_chunks().0.iter().map(|&[sequence, head]| (sequence, head)).collect() })
+        Ok(Self { count, steps: steps.map(|step| (u64_at(step, 0), u64_at(step, 8))).collect() })
     }
 
     /// Blocks ever rolled back.
@@ -59,7 +61,7 @@ impl Rollbacks {
     }
 
     /// Records that a block was rolled back: `head` is the new head, `oldest` the oldest kept block.
-    pub fn note(&mut self, cells: &Region, head: u64, oldest: u64) {
+    pub fn note(&mut self, cells: &Space, head: u64, oldest: u64) {
         self.count += 1;
         while self.steps.last().is_some_and(|&(_, lowest)| lowest >= head) {
             self.steps.pop();
@@ -80,14 +82,14 @@ impl Rollbacks {
         self.save_header(cells);
     }
 
-    fn save_header(&self, cells: &Region) {
+    fn save_header(&self, cells: &Space) {
         LAYOUT.write(cells, places::ROLLBACKS);
         cells.write(places::ROLLBACKS + 6, &(self.steps.len() as u16).to_le_bytes());
         cells.write_u64(places::ROLLBACKS + 8, self.count);
     }
 
     /// Records that the chain was emptied, and returns the count: earlier rollbacks do not concern the next chain.
-    pub fn reset(&mut self, cells: &Region) -> u64 {
+    pub fn reset(&mut self, cells: &Space) -> u64 {
         self.count += 1;
         self.steps.clear();
         self.save_header(cells);
@@ -108,12 +110,10 @@ mod tests {
     use crate::storage::memory;
     use proptest::prelude::*;
 
-    fn cells() -> Region {
+    fn cells() -> Space {
         native::reset();
         memory::forget();
-        let cells = memory::region(memory::CELLS);
-        cells.reserve(places::END).unwrap();
-        cells
+        crate::testing::space(memory::CELLS)
     }
 
     proptest! {

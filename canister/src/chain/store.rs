@@ -7,7 +7,7 @@ use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload;
 use crate::storage::blob::{BlobStore, Class};
-use crate::storage::memory::{self, Region};
+use crate::storage::memory::{self, Space};
 use crate::storage::owners;
 use crate::storage::{HashKey, HashTable};
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
@@ -22,8 +22,8 @@ pub(super) const MAX_SPAN: u64 = 1 << 40;
 /// The kept blocks. The BlobStore, which holds the log's bytes, is an argument of the methods that need it, because others share it.
 pub struct ChainStore {
     pub(super) state: ChainState,
-    /// Region of the cells of the state, the open upload and the history of rollbacks.
-    pub(super) cells: Rc<Region>,
+    /// Space of the cells of the state, the open upload and the history of rollbacks.
+    pub(super) cells: Rc<Space>,
     pub(super) log: Log,
     pub(super) records: RecordStore,
     /// The transaction index: hash of an id → newest posting.
@@ -41,11 +41,11 @@ pub struct ChainStore {
 }
 
 impl ChainStore {
-    /// Opens the chain over its regions, or creates an empty one. The cost does not depend on the number of kept blocks.
+    /// Opens the chain over its spaces, or creates an empty one. The cost does not depend on the number of kept blocks.
     ///
     /// # Errors
     /// A sentence: memory could not be grown, or a header was not written by this code.
-    pub fn open(cells: Rc<Region>, log_class: Class, key: HashKey) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>, log_class: Class, key: HashKey) -> Result<Self, String> {
         upload::cell::check(&cells)?;
         let arena = memory::arena()?;
         Ok(Self {
@@ -56,15 +56,15 @@ impl ChainStore {
             #[cfg(test)]
             small_slices: None,
             cells,
-            log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
-            records: RecordStore::open(memory::region(memory::BLOCK_RECORDS), arena.clone())?,
+            log: Log::open(memory::space(memory::LOG_DIRECTORY)?, log_class)?,
+            records: RecordStore::open(memory::space(memory::BLOCK_RECORDS)?, arena.clone())?,
             index: HashTable::open(
-                memory::region(memory::TRANSACTION_INDEX),
+                memory::space(memory::TRANSACTION_INDEX)?,
                 arena.clone(),
                 owners::TRANSACTION_INDEX,
                 key.clone(),
             )?,
-            keys: HashTable::open(memory::region(memory::KEY_INDEX), arena, owners::KEY_INDEX, key)?,
+            keys: HashTable::open(memory::space(memory::KEY_INDEX)?, arena, owners::KEY_INDEX, key)?,
         })
     }
 

@@ -14,11 +14,11 @@
 //! | backing off | a treap by (time, number) | waits again from that time on |
 //! | dead | two treaps by number per store type: with a record, without one | was given up |
 //!
-//! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. The region is created with the first row, so
+//! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. The space is created with the first row, so
 //! a canister without external blobs pays nothing.
 //!
 //! ```text
-//! slots of the arena; region DELETIONS has their header
+//! slots of the arena; space DELETIONS has their header
 //!   first slot: header: roots of hash chains and treaps, counts ‖ 76 lanes, each with the root of its treap ‖ ages  on the heap, too
 //!   one slot:   256 leases, each with the first row of its ring ‖ 256 ends: on the heap, too ‖ row numbers of the ends' replies
 //!   a row each: state, order and treap node, or neighbours in a lease's ring ‖ chains ‖ name ‖ record's txid
@@ -158,8 +158,7 @@ impl DeletionQueue {
             let (lanes, ages) = (Lanes::load(&slots)?, Ages::load(&slots)?);
             Ok(Store { slots, root, lanes, ages, leases, key: key.clone() })
         };
-        let region = memory::region(memory::DELETIONS);
-        let slots = if region.is_empty() { None } else { Some(Self::slots()?) };
+        let slots = if memory::space(memory::DELETIONS)?.is_empty() { None } else { Some(Self::slots()?) };
         let store = slots.filter(|slots| slots.root() != 0).map(load).transpose()?;
         if store.is_some() && !key.is_set() {
             return Err("deletion queue: it is there without a hash key".into());
@@ -178,7 +177,7 @@ impl DeletionQueue {
     }
 
     fn slots() -> Result<Slots, OpenError> {
-        Slots::open(memory::region(memory::DELETIONS), memory::arena()?, owners::DELETIONS)
+        Slots::open(memory::space(memory::DELETIONS)?, memory::arena()?, owners::DELETIONS)
     }
 
     /// Returns the store, after creating it if there is none.

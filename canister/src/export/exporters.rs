@@ -3,7 +3,7 @@
 use crate::chain::ChainStore;
 use crate::platform;
 use crate::platform::limits::NS;
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, RemoveExporter};
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 
 /// The registered exporters.
 pub struct Exporters {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     pub(super) by_name: BTreeMap<String, Entry>,
 }
 
@@ -45,7 +45,7 @@ impl Exporters {
     ///
     /// # Errors
     /// A sentence that names the fault of the cell.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let by_name = CELL.load(&cells)?.unwrap_or_default();
         Ok(Self { cells, by_name })
     }

@@ -295,7 +295,7 @@ fn exporter(name: &str, of: u8) -> Exporter {
 }
 
 fn open() -> Exporters {
-    Exporters::open(Rc::new(memory::region(memory::CELLS))).unwrap()
+    Exporters::open(Rc::new(crate::testing::space(memory::CELLS))).unwrap()
 }
 
 #[test]

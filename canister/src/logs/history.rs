@@ -15,12 +15,11 @@
 //! *Instructions* are those of [`crate::platform::meter`] since the canister started: an upgrade resets them, as it resets counters.
 
 use crate::storage::OpenError;
-use crate::storage::memory::{Region, WASM_PAGE};
-use crate::storage::places;
+use crate::storage::memory::{Space, WASM_PAGE};
+use crate::storage::places::{self, Samples};
 use coppice_interface::ProblemCode;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
-use coppice_storage::ring::Ring;
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };
@@ -97,10 +96,10 @@ impl Span {
 
     /// Number of kept samples.
     pub fn kept(self) -> u64 {
-        self.ring().slots
+        self.places().count
     }
 
-    fn ring(self) -> Ring {
+    fn places(self) -> Samples {
         match self {
             Self::Day => places::SAMPLES,
             Self::Month => places::COARSE_SAMPLES,
@@ -108,7 +107,7 @@ impl Span {
     }
 
     fn address(self, secs: u64) -> u64 {
-        self.ring().slot(secs / self.every())
+        self.places().slot(secs / self.every())
     }
 }
 
@@ -121,7 +120,7 @@ pub struct Since {
 }
 
 impl Since {
-    fn load(cells: &Region) -> Result<Self, OpenError> {
+    fn load(cells: &Space) -> Result<Self, OpenError> {
         let bytes: [u8; BYTES] = cells.read(places::HISTORY);
         if bytes != [0; BYTES] {
             LAYOUT.check(&array_at(&bytes, 0))?;
@@ -134,7 +133,7 @@ impl Since {
         })
     }
 
-    fn save(&self, cells: &Region) {
+    fn save(&self, cells: &Space) {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
@@ -174,7 +173,7 @@ impl Since {
 
 /// The samples.
 pub struct History {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     /// Start times of lasting conditions.
     pub since: Since,
 }
@@ -184,7 +183,7 @@ impl History {
     ///
     /// # Errors
     /// A sentence that names the damage.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let since = Since::load(&cells)?;
         Ok(Self { cells, since })
     }
@@ -212,7 +211,7 @@ impl History {
     /// The samples up to `now_secs` (Unix seconds), oldest first. Damaged samples and those of another period are left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
-        self.cells.read_onto(&mut bytes, span.ring().at, span.kept() as usize * places::SAMPLE_LEN);
+        self.cells.read_onto(&mut bytes, span.places().at, span.kept() as usize * places::SAMPLE_LEN);
         let (all, _) = bytes.as_chunks::<{ places::SAMPLE_LEN }>();
         let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
         let is_meant = |at: usize, sample: &Sample| {

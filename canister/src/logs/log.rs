@@ -5,13 +5,13 @@
 //! ```text
 //! cell: 0 magic "CPLG"  4 version u16  6 reserved u16  8 lines ever written u64  16 reserved, up to 2,048
 //! line: 0 number u64  8 Unix nanoseconds u64  16 priority u8 (0 error, 1 info)  17 reserved  18 length u16  20 reserved u32
-//!       24 the text, UTF-8; line n is the n % 1,000th
+//!       24 the text, UTF-8
 //! ```
 
 use crate::platform;
 use crate::storage::OpenError;
-use crate::storage::memory::Region;
-use crate::storage::places::{self, LOG_ENTRIES as LINES};
+use crate::storage::memory::{self, Ring, Space};
+use crate::storage::places;
 use crate::text::cut;
 use coppice_interface::{LogEntry, LogPage, LogPriority};
 use coppice_storage::bytes::{u16_at, u64_at};
@@ -23,7 +23,7 @@ const LAYOUT: Header = Header { name: "log", magic: *b"CPLG", version: 1 };
 const WRITTEN: u64 = places::LOG + 8;
 const TEXT: usize = 24;
 /// Bytes of a line's text.
-const MOST: usize = places::LOG_ENTRY_LEN - TEXT;
+const MOST: usize = places::LOG_LINE_LEN - TEXT;
 /// Maximum lines of a page.
 pub const MAX_PAGE: u32 = 1_000;
 /// Lines of a page for limit 0.
@@ -31,7 +31,8 @@ const DEFAULT_PAGE: u32 = 100;
 
 /// The ring.
 struct Log {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
+    lines: Ring,
     written: u64,
 }
 
@@ -43,12 +44,13 @@ thread_local! {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open(cells: Rc<Region>) -> Result<(), OpenError> {
+pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
     if cells.read(places::LOG) != [0; 16] {
         LAYOUT.read(&cells, places::LOG)?;
     }
     let written = cells.read_u64(WRITTEN);
-    LOG.set(Some(Log { cells, written }));
+    let lines = Ring::open(memory::space(memory::LOG_LINES)?, places::LOG_LINE_LEN, places::LOG_LINES_LEN)?;
+    LOG.set(Some(Log { cells, lines, written }));
     Ok(())
 }
 
@@ -89,7 +91,8 @@ impl Log {
         bytes.extend((text.len() as u16).to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(text.as_bytes());
-        self.cells.write(LINES.slot(self.written), &bytes);
+        self.lines.make_room(self.written);
+        self.lines.space().write(self.lines.slot(self.written), &bytes);
         self.written += 1;
         LAYOUT.write(&self.cells, places::LOG);
         self.cells.write_u64(WRITTEN, self.written);
@@ -97,7 +100,7 @@ impl Log {
 
     /// A line; `None` if the slot holds another line or cannot be decoded.
     fn entry(&self, number: u64) -> Option<LogEntry> {
-        let bytes: [u8; places::LOG_ENTRY_LEN] = self.cells.read(LINES.slot(number));
+        let bytes: [u8; places::LOG_LINE_LEN] = self.lines.space().read(self.lines.slot(number));
         let word = |at: usize| u64_at(&bytes, at);
         let priority = match bytes[16] {
             0 => LogPriority::Error,
@@ -116,7 +119,7 @@ pub fn page(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> L
     let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
     LOG.with_borrow(|log| {
         let Some(log) = log else { return LogPage { entries: Vec::new(), cursor: None } };
-        let kept = LINES.kept(log.written);
+        let kept = log.lines.kept(log.written);
         let end = cursor.map_or(kept.end, |cursor| cursor.min(kept.end));
         let mut entries = Vec::new();
         for number in (kept.start..end).rev() {
@@ -139,8 +142,7 @@ mod tests {
     fn reopen() {
         memory::forget();
         forget();
-        let cells = Rc::new(memory::region(memory::CELLS));
-        cells.reserve(places::END).unwrap();
+        let cells = Rc::new(crate::testing::space(memory::CELLS));
         open(cells).unwrap();
     }
 
@@ -199,10 +201,11 @@ mod tests {
         let found: Vec<String> = page(None, None, 0).entries.into_iter().rev().map(|entry| entry.message).collect();
         assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
         assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
-        let cells = memory::region(memory::CELLS);
-        cells.write(LINES.slot(1) + 16, &[7]);
-        cells.write(LINES.slot(2) + 18, &[0xFF, 0xFF]);
-        cells.write(LINES.slot(3) + TEXT as u64, &[0xFF]);
+        // Line n lies in slot n + 1.
+        let lines = crate::testing::space(memory::LOG_LINES);
+        lines.write(2 * 1_024 + 16, &[7]);
+        lines.write(3 * 1_024 + 18, &[0xFF, 0xFF]);
+        lines.write(4 * 1_024 + TEXT as u64, &[0xFF]);
         assert_eq!(numbers(&page(None, None, 0)), [0]);
     }
 
@@ -213,17 +216,17 @@ mod tests {
         native::with(|world| world.time_ns = 0x0102);
         info("no");
         error("hm");
-        let cells = memory::region(memory::CELLS);
-        assert_eq!((places::LOG, LINES.at), (12_814_336, 13_004_800));
+        let (cells, lines) = (crate::testing::space(memory::CELLS), crate::testing::space(memory::LOG_LINES));
+        assert_eq!(places::LOG, 190_464);
         assert_eq!(cells.read::<16>(places::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
-        let line: [u8; 26] = cells.read(LINES.at + 1_024);
+        let line: [u8; 26] = lines.read(2 * 1_024);
         assert_eq!(line, *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0hm");
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
             let header: [u8; 16] = cells.read(places::LOG);
             let mut bytes = header;
             bytes[byte] = wrong;
             cells.write(places::LOG, &bytes);
-            assert!(open(Rc::new(memory::region(memory::CELLS))).is_err(), "byte {byte}");
+            assert!(open(Rc::new(crate::testing::space(memory::CELLS))).is_err(), "byte {byte}");
             cells.write(places::LOG, &header);
         }
     }

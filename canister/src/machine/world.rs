@@ -53,7 +53,7 @@ impl World {
         let left = world.draw(100);
         state::mutate(|state| {
             let arena = state.blobs.arena().clone();
-            while arena.end() < memory::BUCKET || arena.reusable_bytes() > left * u64::from(CLASS) {
+            while arena.end() < 16 << 20 || arena.reusable_bytes() > left * u64::from(CLASS) {
                 state.blobs.allocate(CLASS, owners::EXTERNAL).unwrap();
             }
         });

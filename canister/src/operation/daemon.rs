@@ -34,6 +34,7 @@ use crate::state::{State, mutate};
 use crate::storage::memory;
 use crate::{logs, platform};
 use coppice_interface::{HeldBy, NET_SECS};
+use coppice_storage::Growth;
 use std::mem::replace;
 
 /// Seconds between two attempts to grow memory for a tick if growing traps.
@@ -311,12 +312,14 @@ fn tick_records(state: &mut State) {
         judge(state, 0);
         let low_on_cycles = cycles::pause().is_some();
         // Growth is deferred, because if growing traps, every firing of the interval timer would trap.
-        memory::manager().growth().put_off(|| {
-            // The firing may have been scheduled before deletions were stopped, or a rollback began.
-            if may_prune_records(state) {
-                let (pruner, mut records) = state.utxo_pruner();
-                pruner.tick(&mut records, low_on_cycles);
-            }
+        memory::growth(|growth| {
+            growth.put_off(|| {
+                // The firing may have been scheduled before deletions were stopped, or a rollback began.
+                if may_prune_records(state) {
+                    let (pruner, mut records) = state.utxo_pruner();
+                    pruner.tick(&mut records, low_on_cycles);
+                }
+            })
         });
         arm_growth(state);
         arm_records(state);
@@ -330,7 +333,7 @@ fn tick_records(state: &mut State) {
 fn arm_growth(state: &mut State) {
     let now = platform::time_ns();
     let tried = |at: u64| now < at.saturating_add(GROWTH_SECS * NS);
-    if !memory::manager().growth().is_wanted() || state.clock.growth_at.is_some_and(tried) {
+    if !memory::growth(Growth::is_wanted) || state.clock.growth_at.is_some_and(tried) {
         return;
     }
     state.clock.growth_at = Some(now);
@@ -340,7 +343,7 @@ fn arm_growth(state: &mut State) {
 /// Grows the memory that ticks wanted; logs the first refusal.
 pub fn grow(state: &mut State) {
     let clock = &mut state.clock;
-    match memory::manager().grow_wanted() {
+    match memory::growth(Growth::grow_wanted) {
         Ok(()) => (clock.growth_at, clock.logged_refused) = (None, false),
         Err(why) if !replace(&mut clock.logged_refused, true) => {
             logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));

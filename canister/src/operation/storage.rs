@@ -4,7 +4,7 @@ use crate::chain::IndexTable;
 use crate::state::State;
 use crate::storage::blob::{Class, Owner};
 use crate::storage::memory::{self, WASM_PAGE};
-use coppice_interface::{ClassStorage, OwnerStorage, RegionStorage, StorageStatus, UtxoStorage};
+use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus, UtxoStorage};
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {
@@ -25,24 +25,17 @@ pub fn status(state: &State) -> StorageStatus {
         .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.kept_bytes(of) })
         .collect();
     let quarantined_bytes = classes.iter().map(|of| of.quarantined * u64::from(of.class)).sum();
-    let regions: Vec<RegionStorage> = memory::NAMES
-        .iter()
-        .zip(memory::manager().region_pages())
-        .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * WASM_PAGE })
-        .collect();
-    let arena_bytes = regions[usize::from(memory::ARENA)].bytes;
     let chain = state.chain.state();
     StorageStatus {
         billed_bytes: memory::billed_pages() * WASM_PAGE,
         max_bytes: state.config.max_stable_pages * WASM_PAGE,
-        arena_bytes,
+        arena_bytes: state.blobs.arena().bytes(),
         used_bytes: owners.iter().map(|of| of.kept_bytes).sum::<u64>() - quarantined_bytes,
         quarantined_bytes,
         reusable_bytes: state.blobs.arena().reusable_bytes(),
         payload_bytes: state.chain.payload_bytes(),
         owners,
         classes,
-        regions,
         index_entries: state.chain.debt(IndexTable::Ids).live(),
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },

@@ -2,11 +2,11 @@
 
 use crate::settings::roles::Roles;
 use crate::storage::blob::{Class, GRANULE, MAX_GRANULES};
-use crate::storage::memory::{self, Region};
+use crate::storage::memory::{self, Space};
 use crate::storage::places;
 use coppice_interface::{
-    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, RECORDS_RESERVE, UtxoSettingsChange,
-    cycles_of_ticks, regions_begin,
+    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettingsChange, bytes_of_spaces,
+    cycles_of_ticks, records_reserve,
 };
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -66,15 +66,17 @@ impl Settings for Config {
     }
 
     fn bound_memory(&self) {
-        memory::manager().set_max_pages(self.max_stable_pages);
+        memory::set_max_pages(self.max_stable_pages);
+        memory::set_reserve(records_reserve(self.max_stable_pages));
         memory::set_terms(self.nodes, self.reserved_cycles_limit);
     }
 
     fn records_cap(&self, target_bytes: u64) -> u64 {
-        let left = (self.max_stable_pages * memory::WASM_PAGE).saturating_sub(RECORDS_RESERVE);
+        let pages = self.max_stable_pages;
+        let left = (pages * memory::WASM_PAGE).saturating_sub(records_reserve(pages));
         match (self.utxo.max_utxo_bytes, target_bytes) {
             (0, 0) => left / 2,
-            (0, target) => left.saturating_sub(target.saturating_add(regions_begin(self.log_class))),
+            (0, target) => left.saturating_sub(target.saturating_add(bytes_of_spaces(pages, self.log_class))),
             (bytes, _) => bytes,
         }
     }
@@ -113,12 +115,12 @@ pub struct Stored {
 }
 
 /// Reads the cell; `None` if it was never written.
-pub fn load(cells: &Region) -> Result<Option<Stored>, String> {
+pub fn load(cells: &Space) -> Result<Option<Stored>, String> {
     Ok(CELL.load(cells)?)
 }
 
 /// Writes the cell.
-pub fn save(cells: &Region, stored: &Stored) -> Result<(), String> {
+pub fn save(cells: &Space, stored: &Stored) -> Result<(), String> {
     CELL.save(cells, stored)
 }
 
@@ -172,12 +174,12 @@ mod tests {
         memory::forget();
         let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };
         crate::state::init(Some(coppice_interface::CanisterArg::Init(init))).unwrap();
-        assert_eq!(memory::manager().max_pages(), 40_000);
+        assert_eq!(memory::max_pages(), 40_000);
         let change = ConfigChange { max_stable_pages: Some(50_000), ..ConfigChange::default() };
         crate::state::mutate(|state| state.set_config("set_config", &change)).unwrap();
-        assert_eq!(memory::manager().max_pages(), 50_000);
+        assert_eq!(memory::max_pages(), 50_000);
         memory::forget();
         crate::state::upgrade(None).unwrap();
-        assert_eq!(memory::manager().max_pages(), 50_000);
+        assert_eq!(memory::max_pages(), 50_000);
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! max_stable_pages
-//! ┌─ regions besides the arena ─┬─ target_bytes ─┬─ max_utxo_bytes, if set ─┬─ reserve, and a bucket ─┐
+//! ┌─ fronts, cells, directories ─┬─ target_bytes ─┬─ max_utxo_bytes, if set ─┬─ reserve ─┐
 //! ```
 //! A chain that cannot reach its target prunes by an effective target (`pruning/blocks/policy.rs`); this check tells the operator before.
 
-use coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, WASM_PAGE, greatest_target, least_pages};
+use coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, greatest_target, least_pages};
 
 /// Checks a new target.
 ///
@@ -61,8 +61,7 @@ fn greatest(config: &Config) -> u64 {
 
 /// Returns the greatest `max_utxo_bytes` beside a target; 1 if there is none, because 0 is the default.
 fn greatest_records(config: &Config, target_bytes: u64) -> u64 {
-    let without = least_pages(target_bytes, config.log_class, 0);
-    (config.max_stable_pages.saturating_sub(without) * WASM_PAGE).max(1)
+    coppice_interface::greatest_records(config.max_stable_pages, config.log_class, target_bytes).max(1)
 }
 
 /// Returns what the records take, for a sentence.
@@ -123,13 +122,13 @@ mod tests {
     fn refused_cap_is_told_the_value_that_would_do() {
         let target = 199 * MIB;
         let old = config(9_073, 10 * MIB);
-        let refused = check_caps(&old, &config(7_024, 10 * MIB), target).unwrap_err();
+        let refused = check_caps(&old, &config(4_000, 10 * MIB), target).unwrap_err();
         assert_eq!(refused.field, "max_stable_pages");
         let least = number_after(&refused.why, "): ");
         assert_eq!(check_caps(&old, &config(least, 10 * MIB), target), Ok(()));
         assert!(check_caps(&old, &config(least - 1, 10 * MIB), target).is_err());
         let lower = number_after(&refused.why, "to ");
-        assert_eq!(check_caps(&old, &config(7_024, 10 * MIB), lower), Ok(()));
+        assert_eq!(check_caps(&old, &config(4_000, 10 * MIB), lower), Ok(()));
 
         let refused = check_caps(&old, &config(9_073, 500 * MIB), target).unwrap_err();
         assert_eq!(refused.field, "max_utxo_bytes");

@@ -13,7 +13,7 @@ use crate::pruning::records::UtxoPruner;
 use crate::settings::config::{self, Settings as _};
 use crate::settings::roles::Roles;
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::{self, Region};
+use crate::storage::memory::{self, Space};
 use crate::storage::places;
 use crate::utxo::UtxoStore;
 use crate::{logs, platform};
@@ -39,7 +39,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
             roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error}"))?;
         }
     }
-    let cells = Rc::new(memory::region(memory::CELLS));
+    let cells = Rc::new(memory::space(memory::CELLS)?);
     cells.reserve(places::END).map_err(|error| error.to_string())?;
     places::HEADER.write(&cells, 0);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
@@ -57,12 +57,11 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
 /// # Errors
 /// A sentence: the argument is wrong, or a cell was not written by this code. The upgrade is then undone.
 pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
-    let cells = Rc::new(memory::region(memory::CELLS));
+    let cells = Rc::new(memory::space(memory::CELLS)?);
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
     places::HEADER.read(&cells, 0)?;
-    cells.reserve(places::END).map_err(|error| error.to_string())?;
     let stored = config::load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
@@ -70,7 +69,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     Ok(())
 }
 
-fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
+fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records } = stored;
     config.bound_memory();
     let arena = memory::arena()?;

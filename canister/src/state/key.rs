@@ -1,7 +1,7 @@
 //! The hash key: kept in a cell, and taken from a reply of `raw_rand`.
 
 use super::State;
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::{HashKey, places};
 use coppice_storage::KEY;
 use coppice_storage::cell::Cell;
@@ -18,7 +18,7 @@ const RANDOM: usize = 32;
 ///
 /// # Errors
 /// A sentence: the cell was not written by this code.
-pub fn load(cells: &Region) -> Result<HashKey, String> {
+pub fn load(cells: &Space) -> Result<HashKey, String> {
     let stored: Option<ByteArray<KEY>> = CELL.load(cells)?;
     Ok(stored.map_or_else(HashKey::default, |bytes| HashKey::of(bytes.into_array())))
 }
@@ -106,7 +106,7 @@ mod tests {
     fn damaged_key_cell_refuses_the_upgrade() {
         fresh();
         mutate(|state| state.take_random(reply(&[1; 32]))).unwrap();
-        let cells = memory::region(memory::CELLS);
+        let cells = crate::testing::space(memory::CELLS);
         let cell: [u8; 64] = cells.read(places::KEY);
         for (byte, wrong) in [(0, b'X'), (4, 2), (8, 3), (12, 0xFF)] {
             let mut damaged = cell;

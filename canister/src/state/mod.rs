@@ -27,7 +27,7 @@ use crate::settings::config::{self, RecordsCap, Settings as _};
 use crate::settings::roles::Roles;
 use crate::storage::HashKey;
 use crate::storage::blob::{BlobStore, Class};
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::utxo::UtxoStore;
 use clock::Clock;
 use coppice_interface::Config;
@@ -36,7 +36,7 @@ use std::rc::Rc;
 
 /// The stores and the settings.
 pub struct State {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     /// The hash key of all tables; unset until it is drawn and stored.
     pub key: HashKey,
     /// The settings in force.

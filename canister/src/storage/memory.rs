@@ -1,29 +1,28 @@
-//! Registry of stable memory: the manager and its regions.
+//! The canister's arena and its spaces, opened once and held on the heap.
 
 pub use super::ids::*;
-use super::{Arena, OpenError, owners, places};
+use super::{Arena, OpenError, owners};
 use crate::platform::{self, Ic};
-use coppice_interface::{NoMemory, RECORDS_RESERVE};
-pub use coppice_storage::{BUCKET, GrowError, WASM_PAGE};
-use coppice_storage::{Layout, Manager, Terms, arena};
+use coppice_interface::{MAX_STABLE_PAGES, NoMemory, records_reserve};
+pub use coppice_storage::{GrowError, WASM_PAGE};
+use coppice_storage::{Growth, Terms, arena};
 use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
-/// Address space of one data structure in the canister's stable memory.
-pub type Region = coppice_storage::Region<Ic>;
+/// Addresses of one data structure in the canister's stable memory.
+pub type Space = coppice_storage::Space<Ic>;
 
-/// Constants of the canister's stable memory.
-const LAYOUT: Layout = Layout { regions: NAMES.len() as u8, reserved_cycles: (CELLS, places::RESERVED) };
+/// Last entries of a sequence in the canister's stable memory.
+pub type Ring = coppice_storage::ring::Ring<Ic>;
 
 /// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
-const SHARES: arena::Shares = arena::Shares { counted: &owners::COUNTED, reserve: RECORDS_RESERVE };
+const SHARES: arena::Shares = arena::Shares { spaces: owners::SPACES, counted: &owners::COUNTED };
 
 /// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;
 
 thread_local! {
-    static MANAGER: RefCell<Option<Manager<Ic>>> = const { RefCell::new(None) };
-    static ARENA_OF_ALL: RefCell<Option<Arena>> = const { RefCell::new(None) };
+    static ARENA: RefCell<Option<Arena>> = const { RefCell::new(None) };
 }
 
 /// Returns the reason of a refused growth as the interface says it. A tick whose memory is deferred continues later.
@@ -41,45 +40,69 @@ fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
     Terms { nodes, reserved_cycles_limit, kept: 2 * platform::timer_call_cycles() }
 }
 
-/// Returns the manager.
-pub fn manager() -> Manager<Ic> {
-    let there = MANAGER.with_borrow(Clone::clone);
-    there.unwrap_or_else(|| {
-        let manager = Manager::open(LAYOUT);
-        manager.growth().set_terms(terms(SMALL_SUBNET, u128::MAX));
-        MANAGER.set(Some(manager.clone()));
-        manager
-    })
-}
-
-/// Drops the manager, as an upgrade does.
+/// Drops the arena, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
-    MANAGER.set(None);
-    ARENA_OF_ALL.set(None);
-}
-
-/// Returns the region of an id.
-pub fn region(id: u8) -> Region {
-    manager().region(id)
+    ARENA.set(None);
 }
 
 /// Returns the arena, and opens it first if it is not open.
 ///
 /// # Errors
 /// [`OpenError`].
+#[inline(never)]
 pub fn arena() -> Result<Arena, OpenError> {
-    if let Some(arena) = ARENA_OF_ALL.with_borrow(Clone::clone) {
+    if let Some(arena) = ARENA.with_borrow(Clone::clone) {
         return Ok(arena);
     }
-    let arena = Arena::open([ARENA, GRANULES, ARENA_SETS].map(region), SHARES)?;
-    ARENA_OF_ALL.set(Some(arena.clone()));
+    let arena = Arena::open(SHARES, terms(SMALL_SUBNET, u128::MAX))?;
+    // Until the settings are read.
+    arena.set_reserve(records_reserve(MAX_STABLE_PAGES));
+    ARENA.set(Some(arena.clone()));
     Ok(arena)
+}
+
+/// Opens the space of an id.
+///
+/// # Errors
+/// [`OpenError`].
+#[inline(never)]
+pub fn space(id: u8) -> Result<Space, OpenError> {
+    arena()?.space(id)
+}
+
+/// Passes the growth of stable memory to `look`. Traps if the arena cannot be opened.
+pub fn growth<T>(look: impl FnOnce(&Growth<Ic>) -> T) -> T {
+    look(opened().growth())
+}
+
+/// Returns the arena. Traps if it cannot be opened.
+#[inline(never)]
+fn opened() -> Arena {
+    arena().unwrap_or_else(|why| platform::trap(&why.to_string()))
+}
+
+/// Sets the cap on raw pages of 64 KiB.
+pub fn set_max_pages(pages: u64) {
+    growth(|growth| growth.set_max_pages(pages));
+}
+
+/// Returns the cap on raw pages.
+#[cfg(test)]
+pub fn max_pages() -> u64 {
+    growth(Growth::max_pages)
+}
+
+/// Sets the bytes that records may not use.
+pub fn set_reserve(bytes: u64) {
+    if let Ok(arena) = arena() {
+        arena.set_reserve(bytes);
+    }
 }
 
 /// Sets the inputs to the growth check.
 pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
-    manager().growth().set_terms(terms(nodes, reserved_cycles_limit));
+    growth(|growth| growth.set_terms(terms(nodes, reserved_cycles_limit)));
 }
 
 /// Returns the raw pages in use; the platform bills these.
@@ -87,23 +110,22 @@ pub fn billed_pages() -> u64 {
     <Ic as coppice_storage::Platform>::Memory::default().size()
 }
 
-/// Memory of the data structures that the bench compares.
+/// Opens a space that is used only by the bench.
 #[cfg(feature = "bench")]
-pub type BenchMemory = ic_stable_structures::memory_manager::VirtualMemory<<Ic as coppice_storage::Platform>::Memory>;
-
-/// Returns a memory that is used only by the bench.
-#[cfg(feature = "bench")]
-pub fn bench(which: u8) -> BenchMemory {
-    manager().other(200 + which)
+pub fn bench(which: u8) -> Space {
+    match space(BENCH + which) {
+        Ok(space) => space,
+        Err(why) => platform::trap(&why.to_string()),
+    }
 }
 
 /// Runs code that creates UTXO records or rows: their memory is limited by `max_utxo_bytes`, and they take nothing from the reserve.
 pub fn creating_records<T>(run: impl FnOnce() -> T) -> T {
-    match ARENA_OF_ALL.with_borrow(Clone::clone) {
+    match ARENA.with_borrow(Clone::clone) {
         Some(arena) => arena.creating(run),
         None => run(),
     }
 }
 
-// The interface declares both constants again, for replies.
-const _: () = assert!(BUCKET == coppice_interface::BUCKET && WASM_PAGE == coppice_interface::WASM_PAGE);
+// The interface declares the constant again, for replies.
+const _: () = assert!(WASM_PAGE == coppice_interface::WASM_PAGE);

@@ -1,4 +1,4 @@
-//! The canister's stable memory: `coppice_storage` on the platform, with its regions and cells.
+//! The canister's stable memory: `coppice_storage` on the platform, with its spaces and cells.
 
 mod ids;
 pub mod memory;

@@ -21,6 +21,9 @@ pub const TRANSACTION_INDEX: Owner = owner(coppice_interface::Owner::Transaction
 /// Pages of the index of secondary keys.
 pub const KEY_INDEX: Owner = owner(coppice_interface::Owner::KeyIndex);
 
+/// Leaves of all spaces: cells, directories, rings.
+pub const SPACES: Owner = owner(coppice_interface::Owner::Spaces);
+
 /// Owners whose memory counts towards `max_utxo_bytes`.
 pub const COUNTED: [Owner; 4] = [EXTERNAL, RECORDS, DELETIONS, UTXO_INDEX];
 

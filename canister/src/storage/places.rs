@@ -1,10 +1,9 @@
-//! Offsets of the cells in the region of cells.
+//! Offsets of the cells in the space of cells, and sizes of the rings' entries.
 
 use coppice_storage::header::Header;
-use coppice_storage::ring::Ring;
 
-/// Header of the region, at its first byte.
-pub const HEADER: Header = Header { name: "cells", magic: *b"CPCE", version: 2 };
+/// Header of the space, at its first byte.
+pub const HEADER: Header = Header { name: "cells", magic: *b"CPCE", version: 3 };
 /// The hash key, as CBOR after its length; up to 64 bytes.
 pub const KEY: u64 = 64;
 /// The settings and the roles, as CBOR after its length; up to 64 KiB.
@@ -33,40 +32,54 @@ pub const APPLYING: u64 = 176_128;
 pub const APPLY_STOP: u64 = 180_224;
 /// Bytes of that cell.
 pub const APPLY_STOP_LEN: usize = 1_024;
-/// Cycles reserved for storage (u128), and when they were read (u64, Unix nanoseconds).
-pub const RESERVED: u64 = 258_048;
-/// Finished jobs of the record pruner, each as CBOR after its length.
-pub const JOBS: Ring = Ring { at: 262_144, slots: 1_000, len: 2_048 };
-/// Open uploads of transactions except the first, which lies at [`TRANSACTION_UPLOAD`]; each as CBOR after its length.
-pub const TRANSACTION_UPLOADS: u64 = JOBS.end();
-/// Maximum number of open uploads of transactions.
-pub const TRANSACTION_UPLOADS_LEN: u64 = 64;
-/// The audit log: a header and three rings of entries; each slot is a page.
-pub const AUDIT: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRANSACTION_UPLOAD_LEN as u64;
-/// Bytes of an entry's slot, and of the header.
-pub const AUDIT_LEN: usize = 4_096;
-/// Changes by admins.
-const ADMINS: Ring = Ring { at: AUDIT + AUDIT_LEN as u64, slots: 1_000, len: AUDIT_LEN };
-/// Changes by other callers.
-const OPERATORS: Ring = Ring { at: ADMINS.end(), slots: 1_000, len: AUDIT_LEN };
-/// Calls that changed nothing.
-const UNCHANGED: Ring = Ring { at: OPERATORS.end(), slots: 500, len: AUDIT_LEN };
-/// The rings of the audit log.
-pub const AUDIT_RINGS: [Ring; 3] = [ADMINS, OPERATORS, UNCHANGED];
+/// The header of the audit log.
+pub const AUDIT: u64 = 184_320;
 /// Data of the history besides its samples; up to 2 KiB. The header of the log shares its page.
-pub const HISTORY: u64 = UNCHANGED.end();
+pub const HISTORY: u64 = 188_416;
 /// The header of the log.
 pub const LOG: u64 = HISTORY + 2_048;
 /// Bytes of a sample.
 pub const SAMPLE_LEN: usize = 64;
 /// One day of samples, one per minute.
-pub const SAMPLES: Ring = Ring { at: HISTORY + 4_096, slots: 1_440, len: SAMPLE_LEN };
+pub const SAMPLES: Samples = Samples { at: 196_608, count: 1_440 };
 /// 31 days of samples, one per half hour.
-pub const COARSE_SAMPLES: Ring = Ring { at: SAMPLES.end(), slots: 31 * 48, len: SAMPLE_LEN };
-/// Bytes of a line of the log.
-pub const LOG_ENTRY_LEN: usize = 1_024;
-/// Lines of the log.
-pub const LOG_ENTRIES: Ring =
-    Ring { at: COARSE_SAMPLES.end().next_multiple_of(4_096), slots: 1_000, len: LOG_ENTRY_LEN };
+pub const COARSE_SAMPLES: Samples = Samples { at: SAMPLES.end(), count: 31 * 48 };
+/// Open uploads of transactions except the first, which lies at [`TRANSACTION_UPLOAD`]; each as CBOR after its length.
+pub const TRANSACTION_UPLOADS: u64 = COARSE_SAMPLES.end().next_multiple_of(4_096);
+/// Maximum number of open uploads of transactions.
+pub const TRANSACTION_UPLOADS_LEN: u64 = 64;
 /// Bytes of all cells.
-pub const END: u64 = LOG_ENTRIES.end();
+pub const END: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRANSACTION_UPLOAD_LEN as u64;
+
+/// Place of samples, each in the slot that its time determines.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    /// Offset of the first slot.
+    pub at: u64,
+    /// Number of slots.
+    pub count: u64,
+}
+
+impl Samples {
+    /// Returns the offset of the slot of a period's number.
+    pub const fn slot(&self, number: u64) -> u64 {
+        self.at + number % self.count * SAMPLE_LEN as u64
+    }
+
+    const fn end(&self) -> u64 {
+        self.at + self.count * SAMPLE_LEN as u64
+    }
+}
+
+/// Bytes of an ended job's slot, its cell included.
+pub const JOB_LEN: usize = 2_048;
+/// Maximum number of ended jobs.
+pub const JOBS_LEN: u64 = 1_000;
+/// Bytes of an audit entry's slot.
+pub const AUDIT_LEN: usize = 4_096;
+/// Maximum number of entries of admins, of other callers, and of calls that changed nothing.
+pub const AUDIT_LENS: [u64; 3] = [1_000, 1_000, 500];
+/// Bytes of a line of the log.
+pub const LOG_LINE_LEN: usize = 1_024;
+/// Maximum number of lines of the log.
+pub const LOG_LINES_LEN: u64 = 1_000;

@@ -8,12 +8,12 @@
 //! hash table like that of the chain's index leads from the txid to the master. Fields are written in place.
 //!
 //! ```text
-//! region UTXO_INDEX: hash of a txid ─▶ master's slot
+//! space UTXO_INDEX: hash of a txid ─▶ master's slot
 //! slots in the arena: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
 //!                       │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
 //!                       │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
 //!                       └ head: a link for each of the four ordered indexes
-//! region UTXO_SLOTS: header of the slots ─▶ first slot: counters, roots of the four indexes
+//! space UTXO_SLOTS: header of the slots ─▶ first slot: counters, roots of the four indexes
 //!                                            each index: radix tree by height ─▶ ring of the masters of a height
 //! ```
 //! **Memory.** An operation reserves once all memory that it may need, and then cannot fail; if that much cannot be reserved, it keeps a

@@ -7,7 +7,7 @@ use super::record::{Due, HEAD, Hash, Head, Order, at, flag};
 use super::upload::Uploads;
 use crate::platform;
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::{self, Region, refused};
+use crate::storage::memory::{self, Space, refused};
 use crate::storage::owners;
 use crate::storage::slots::radix::{MOST_NODES, NODE};
 use crate::storage::slots::rings;
@@ -66,18 +66,18 @@ impl UtxoStore {
         self.slots.is_growth_wanted()
     }
 
-    /// Opens the store over its regions, or makes an empty store. The cost does not depend on the number of records.
+    /// Opens the store over its spaces, or makes an empty store. The cost does not depend on the number of records.
     ///
     /// # Errors
     /// A sentence if memory could not be grown, or this code did not write a header.
-    pub fn open(cells: Rc<Region>, key: HashKey) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>, key: HashKey) -> Result<Self, String> {
         let arena = memory::arena()?;
-        let mut slots = Slots::open(memory::region(memory::UTXO_SLOTS), arena.clone(), owners::RECORDS)?;
+        let mut slots = Slots::open(memory::space(memory::UTXO_SLOTS)?, arena.clone(), owners::RECORDS)?;
         let root = match slots.root() {
             0 => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
             _ => Root::load(&slots)?,
         };
-        let table = HashTable::open(memory::region(memory::UTXO_INDEX), arena, owners::UTXO_INDEX, key)?;
+        let table = HashTable::open(memory::space(memory::UTXO_INDEX)?, arena, owners::UTXO_INDEX, key)?;
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
     }
 

@@ -20,7 +20,7 @@ use super::record::{Hash, location};
 use crate::chunks::{Chunks, is_expired};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::owners;
 use crate::storage::places;
 use candid::Principal;
@@ -75,7 +75,7 @@ impl Open {
 
 /// The open uploads of transactions, by the numbers of their cells.
 pub struct Uploads {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     open: BTreeMap<u64, Open>,
 }
 
@@ -93,7 +93,7 @@ impl Uploads {
     ///
     /// # Errors
     /// A sentence, if an upload cannot be decoded.
-    pub(super) fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub(super) fn open(cells: Rc<Space>) -> Result<Self, String> {
         if cells.read(places::TRANSACTION_PLACES) != [0; 16] {
             TAKEN.read(&cells, places::TRANSACTION_PLACES)?;
         }

@@ -3,8 +3,8 @@
 //! ```text
 //! name ──▶ index: number of the newest document ──▶ ring: pointer ──▶ blob: length of the name u8 ‖ name ‖ content
 //!
-//! cells: ┌─ state ─┬─ reserved cycles ─┬─ ring: 1,500 pointers of 24 bytes ─┐
-//!        0         4,096               8,192
+//! cells: ┌─ state ─┬─ ring: 1,500 pointers of 24 bytes ─┐
+//!        0         4,096
 //! ```
 //! An index entry goes stale when its document leaves the ring. Entries are not removed one by one: after each 1,500 documents a sweep
 //! begins, and each document does one slice of it. Two names with one hash replace each other, as one pair in 2^64 does. Callers choose
@@ -14,9 +14,8 @@ use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
-use coppice_storage::ring::Ring;
 use coppice_storage::table::HashTable;
-use coppice_storage::{HashKey, KEY, Layout, Manager, Meter, Platform, Region};
+use coppice_storage::{HashKey, KEY, Meter, Platform, Space, Terms};
 use serde::{Deserialize, Serialize};
 
 /// Documents that are kept.
@@ -27,14 +26,16 @@ pub const MAX_NAME: usize = 255;
 pub const MAX_CONTENT: usize = 1 << 20;
 
 const CELLS: u8 = 0;
-const ARENA: [u8; 3] = [1, 2, 3];
-const INDEX: u8 = 4;
-const LAYOUT: Layout = Layout { regions: 5, reserved_cycles: (CELLS, 4_096) };
+const INDEX: u8 = 1;
 const DOCUMENTS: Owner = Owner::new(0);
 const NAMES: Owner = Owner::new(1);
-const TERMS: Shares = Shares { counted: &[], reserve: 0 };
+const SHARES: Shares = Shares { spaces: Owner::new(2), counted: &[] };
+/// A growth must leave the cycles of a call.
+const TERMS: Terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 100_000_000 };
 const STATE: Cell = Cell { at: 0, capacity: 4_096, header: Header { name: "shelf", magic: *b"SHLF", version: 2 } };
-const POINTERS: Ring = Ring { at: 8_192, slots: KEPT, len: 24 };
+/// Bytes of a pointer.
+const POINTER: u64 = 24;
+const POINTERS: u64 = 4_096;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
@@ -61,8 +62,7 @@ pub struct Memory {
 
 /// The newest documents.
 pub struct Shelf<P: Platform> {
-    manager: Manager<P>,
-    cells: Region<P>,
+    cells: Space<P>,
     arena: Arena<P>,
     blobs: BlobStore<P>,
     index: HashTable<P>,
@@ -76,15 +76,14 @@ impl<P: Platform> Shelf<P> {
     /// # Errors
     /// A sentence: memory is refused, or another layout was found.
     pub fn open() -> Result<Self, String> {
-        let manager = Manager::open(LAYOUT);
-        let cells = manager.region(CELLS);
-        cells.reserve(POINTERS.end()).map_err(|error| error.to_string())?;
-        let arena = Arena::open(ARENA.map(|id| manager.region(id)), TERMS)?;
+        let arena = Arena::open(SHARES, TERMS)?;
+        let cells = arena.space(CELLS)?;
+        cells.reserve(POINTERS + KEPT * POINTER).map_err(|error| error.to_string())?;
         let blobs = BlobStore::open(arena.clone());
         let state: State = STATE.load(&cells)?.unwrap_or_default();
         let key = state.key.map_or_else(HashKey::default, HashKey::of);
-        let index = HashTable::open(manager.region(INDEX), arena.clone(), NAMES, key.clone())?;
-        Ok(Self { manager, cells, arena, blobs, index, key, state })
+        let index = HashTable::open(arena.space(INDEX)?, arena.clone(), NAMES, key.clone())?;
+        Ok(Self { cells, arena, blobs, index, key, state })
     }
 
     /// Returns whether the hash key is set.
@@ -121,7 +120,7 @@ impl<P: Platform> Shelf<P> {
         if let Some(oldest) = number.checked_sub(KEPT) {
             self.drop_document(oldest);
         }
-        self.cells.write(POINTERS.slot(number), &encode(blob));
+        self.cells.write(slot(number), &encode(blob));
         if let Err(error) = self.index.put(self.index.hash(name.as_bytes()), number) {
             P::trap(&error.to_string());
         }
@@ -135,7 +134,7 @@ impl<P: Platform> Shelf<P> {
     /// Returns the newest document of a name.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let number = self.index.get(self.index.hash(name.as_bytes()))?;
-        if !POINTERS.kept(self.state.written).contains(&number) {
+        if !kept(self.state.written).contains(&number) {
             return None;
         }
         let document = self.blobs.read(&self.pointer(number)).ok()?;
@@ -150,12 +149,12 @@ impl<P: Platform> Shelf<P> {
             entries: self.index.stats().entries,
             documents: self.arena.kept_bytes(DOCUMENTS),
             index: self.arena.kept_bytes(NAMES),
-            billed: self.manager.billed_pages() * coppice_storage::WASM_PAGE,
+            billed: self.arena.billed_pages() * coppice_storage::WASM_PAGE,
         }
     }
 
     fn pointer(&self, number: u64) -> BlobPtr {
-        decode(self.cells.read(POINTERS.slot(number)))
+        decode(self.cells.read(slot(number)))
     }
 
     /// Frees a document. This message overwrites the only pointer to its blob, so the memory may be used again at once.
@@ -171,10 +170,20 @@ impl<P: Platform> Shelf<P> {
         let written = self.state.written;
         let due = written.is_multiple_of(KEPT).then_some(0);
         if let Some(bucket) = self.state.sweep.or(due) {
-            let oldest = POINTERS.kept(written).start;
+            let oldest = kept(written).start;
             self.state.sweep = self.index.sweep(bucket, oldest, oldest, Meter::unlimited()).next;
         }
     }
+}
+
+/// Returns the numbers of the kept documents when `written` were ever put.
+fn kept(written: u64) -> std::ops::Range<u64> {
+    written.saturating_sub(KEPT)..written
+}
+
+/// Returns the offset of a document's pointer.
+fn slot(number: u64) -> u64 {
+    POINTERS + number % KEPT * POINTER
 }
 
 /// Encodes a pointer: offset u64, and length, class and generation u32.

@@ -1,27 +1,32 @@
 //! Counters of the arena's slots: persisted, updated with the slots, never rebuilt by a scan.
 //!
 //! ```text
-//! header of the sets' region
+//! at 8,192 of stable memory
 //! 0   magic "CPAR"   4  version u16   6  reserved u16
-//! 8   arena_end u64
+//! 8   end u64: granules of the arena
 //! 64  free        7 × u32   slots of each class
 //! 96  quarantined 7 × u32
 //! 128 lost        7 × u32
 //! 160 kept       12 × u32   granules of each owner, used, taken or quarantined
+//! 256 cycles reserved for storage (`growth`), 24 bytes
 //! ```
 //! `estimated_kept_bytes` (`pruning-spec-v1.md` 10) is 64 KiB times the granules of an owner.
 
-use super::class::{Class, GRANULE, Owner};
+use super::class::{Class, Owner};
+use super::extent::{self, COUNTERS};
 use crate::header::Header;
-use crate::{OpenError, Platform, Region};
+use crate::raw::Raw;
+use crate::{OpenError, Platform};
 
 /// The header of the arena.
-pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 1 };
-const ARENA_END: u64 = 8;
-const FREE: u64 = 64;
-const QUARANTINED: u64 = 96;
-const LOST: u64 = 128;
-const KEPT: u64 = 160;
+pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 2 };
+const END: u64 = COUNTERS + 8;
+const FREE: u64 = COUNTERS + 64;
+const QUARANTINED: u64 = COUNTERS + 96;
+const LOST: u64 = COUNTERS + 128;
+const KEPT: u64 = COUNTERS + 160;
+/// Address of the cycles reserved for storage.
+pub const RESERVED_CYCLES: u64 = COUNTERS + 256;
 
 /// A number for each class.
 pub type ByClass = [u32; Class::COUNT];
@@ -40,21 +45,22 @@ pub struct ClassCounters {
 /// The arena's counters, mirrored on the heap and written through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    arena_end: u64,
+    /// Granules of the arena, those in front of extents included.
+    end: u64,
     free: ByClass,
     quarantined: ByClass,
     lost: ByClass,
     kept: [u32; Owner::COUNT],
 }
 
-fn words<const N: usize>(region: &Region<impl Platform>, at: u64) -> [u32; N] {
-    std::array::from_fn(|nth| region.read_u32(at + 4 * nth as u64))
+fn words<const N: usize>(raw: Raw<impl Platform>, at: u64) -> [u32; N] {
+    std::array::from_fn(|nth| raw.read_u32(at + 4 * nth as u64))
 }
 
 impl Counters {
     /// Writes the header of an empty arena.
-    pub fn create(region: &Region<impl Platform>) -> Self {
-        LAYOUT.write(region, 0);
+    pub fn create(raw: Raw<impl Platform>) -> Self {
+        raw.write(COUNTERS, &LAYOUT.encode());
         Self::default()
     }
 
@@ -62,35 +68,36 @@ impl Counters {
     ///
     /// # Errors
     /// [`OpenError`] if the magic or the version differs, or the sums contradict each other.
-    pub fn open(region: &Region<impl Platform>) -> Result<Self, OpenError> {
-        LAYOUT.read(region, 0)?;
+    pub fn open(raw: Raw<impl Platform>) -> Result<Self, OpenError> {
+        LAYOUT.check(&raw.read(COUNTERS))?;
         let counters = Self {
-            arena_end: region.read_u64(ARENA_END),
-            free: words(region, FREE),
-            quarantined: words(region, QUARANTINED),
-            lost: words(region, LOST),
-            kept: words(region, KEPT),
+            end: raw.read_u64(END),
+            free: words(raw, FREE),
+            quarantined: words(raw, QUARANTINED),
+            lost: words(raw, LOST),
+            kept: words(raw, KEPT),
         };
         let idle = |class: Class| u64::from(counters.free(class)) + u64::from(counters.class(class).lost);
         let kept: u64 = counters.kept.iter().map(|&granules| u64::from(granules)).sum();
-        let bytes = (kept + Class::all().map(|class| idle(class) * class.granules()).sum::<u64>()) * GRANULE;
-        if bytes != counters.arena_end {
-            let why = format!("slots of {bytes} bytes in an arena of {}", counters.arena_end);
+        let granules = kept + Class::all().map(|class| idle(class) * class.granules()).sum::<u64>();
+        let slots = counters.end.saturating_sub(extent::front_granules(counters.end));
+        if granules != slots {
+            let why = format!("slots of {granules} granules in an arena of {slots}");
             return Err(OpenError::Corrupt { name: LAYOUT.name, why });
         }
         Ok(counters)
     }
 
-    /// Bytes of the arena in slots, used or not.
+    /// Granules of the arena, those in front of extents included.
     #[inline]
-    pub fn arena_end(&self) -> u64 {
-        self.arena_end
+    pub fn end(&self) -> u64 {
+        self.end
     }
 
     /// Moves the arena's end.
-    pub fn set_arena_end(&mut self, region: &Region<impl Platform>, end: u64) {
-        self.arena_end = end;
-        region.write_u64(ARENA_END, end);
+    pub fn set_end(&mut self, raw: Raw<impl Platform>, end: u64) {
+        self.end = end;
+        raw.write_u64(END, end);
     }
 
     /// Counters of a class.
@@ -120,31 +127,31 @@ impl Counters {
 
     /// Writes the numbers of free slots.
     #[inline]
-    pub fn save_free(&self, region: &Region<impl Platform>) {
-        region.write(FREE, self.free.map(u32::to_le_bytes).as_flattened());
+    pub fn save_free(&self, raw: Raw<impl Platform>) {
+        raw.write(FREE, self.free.map(u32::to_le_bytes).as_flattened());
     }
 
     /// Changes the number of quarantined slots of a class.
     #[inline]
-    pub fn change_quarantined(&mut self, region: &Region<impl Platform>, class: Class, by: i32) {
+    pub fn change_quarantined(&mut self, raw: Raw<impl Platform>, class: Class, by: i32) {
         let count = &mut self.quarantined[class.index()];
         *count = count.saturating_add_signed(by);
-        region.write_u32(QUARANTINED + 4 * class.index() as u64, *count);
+        raw.write_u32(QUARANTINED + 4 * class.index() as u64, *count);
     }
 
     /// Counts a slot of a class as lost.
-    pub fn lose(&mut self, region: &Region<impl Platform>, class: Class) {
+    pub fn lose(&mut self, raw: Raw<impl Platform>, class: Class) {
         let count = &mut self.lost[class.index()];
         *count += 1;
-        region.write_u32(LOST + 4 * class.index() as u64, *count);
+        raw.write_u32(LOST + 4 * class.index() as u64, *count);
     }
 
     /// Changes the number of granules that an owner keeps.
     #[inline]
-    pub fn change_kept(&mut self, region: &Region<impl Platform>, owner: Owner, by: i32) {
+    pub fn change_kept(&mut self, raw: Raw<impl Platform>, owner: Owner, by: i32) {
         let count = &mut self.kept[owner.index()];
         *count = count.wrapping_add_signed(by);
-        region.write_u32(KEPT + 4 * owner.index() as u64, *count);
+        raw.write_u32(KEPT + 4 * owner.index() as u64, *count);
     }
 
     /// Granules that an owner keeps.

@@ -12,8 +12,8 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| {
             state.granules.set(granule, &Entry { owner, ..entry });
             let granules = entry.granules() as i32;
-            state.counters.change_kept(state.sets.region(), entry.owner, -granules);
-            state.counters.change_kept(state.sets.region(), owner, granules);
+            state.counters.change_kept(state.raw, entry.owner, -granules);
+            state.counters.change_kept(state.raw, owner, granules);
         });
     }
 
@@ -23,7 +23,7 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| {
             state.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
             state.sets.insert(SetId::QUARANTINE, granule);
-            state.counters.change_quarantined(state.sets.region(), entry.class, 1);
+            state.counters.change_quarantined(state.raw, entry.class, 1);
         });
     }
 
@@ -61,7 +61,7 @@ impl<P: Platform> Arena<P> {
             state.sets.remove(SetId::QUARANTINE, granule);
             let quarantined = |class: &Class| state.counters.class(*class).quarantined > 0;
             let Some(class) = Class::all().find(quarantined) else { return };
-            state.counters.change_quarantined(state.sets.region(), class, -1);
+            state.counters.change_quarantined(state.raw, class, -1);
             let keeps = |owner: &Owner| state.counters.kept(*owner) >= class.granules();
             if let Some(owner) = Owner::all().find(keeps) {
                 state.lose(class, owner);
@@ -88,8 +88,8 @@ impl<P: Platform> Arena<P> {
 impl<P: Platform> State<P> {
     fn lose(&mut self, class: Class, owner: Owner) {
         if self.counters.kept(owner) >= class.granules() {
-            self.counters.change_kept(self.sets.region(), owner, -(class.granules() as i32));
-            self.counters.lose(self.sets.region(), class);
+            self.counters.change_kept(self.raw, owner, -(class.granules() as i32));
+            self.counters.lose(self.raw, class);
         }
     }
 
@@ -97,7 +97,7 @@ impl<P: Platform> State<P> {
     fn give(&mut self, granule: u64, entry: Entry) {
         if entry.state == SlotState::Quarantine {
             self.sets.remove(SetId::QUARANTINE, granule);
-            self.counters.change_quarantined(self.sets.region(), entry.class, -1);
+            self.counters.change_quarantined(self.raw, entry.class, -1);
         }
         let granules = entry.granules();
         let first = Class::for_granules(granules).unwrap_or(Class::LARGEST);
@@ -106,8 +106,8 @@ impl<P: Platform> State<P> {
         } else {
             self.free_pieces(granule, granules);
         }
-        self.counters.save_free(self.sets.region());
-        self.counters.change_kept(self.sets.region(), entry.owner, -(granules as i32));
+        self.counters.save_free(self.raw);
+        self.counters.change_kept(self.raw, entry.owner, -(granules as i32));
     }
 
     /// Frees granules whose number is no power of two, largest piece first.
@@ -117,7 +117,7 @@ impl<P: Platform> State<P> {
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
             match self.granules.get(at) {
                 Ok(entry) => self.free_piece(at, class, entry),
-                Err(Undecodable) => self.counters.lose(self.sets.region(), class),
+                Err(Undecodable) => self.counters.lose(self.raw, class),
             }
             at += class.granules();
         }
@@ -125,7 +125,7 @@ impl<P: Platform> State<P> {
 
     /// Frees a piece of a slot, joined with its buddies that are free.
     #[inline]
-    fn free_piece(&mut self, granule: u64, class: Class, entry: Entry) {
+    pub(super) fn free_piece(&mut self, granule: u64, class: Class, entry: Entry) {
         let old = self.sets.word(SetId::free(class), granule);
         if old >> ((granule ^ class.granules()) % 64) & 1 == 0 {
             self.granules.set(granule, &entry.free(class));

@@ -1,7 +1,7 @@
 //! Allocation table: an entry for each 64 KiB granule of the arena, and a line for each chunk of small slots.
 //!
 //! ```text
-//! block of 64 granules, 2 KiB
+//! block of 64 granules, 2 KiB in front of the extent
 //! ┌─ 64 entries of 16 bytes ─┬─ 64 lines of 16 bytes ─┐      a line belongs to the store that owns its granule
 //! └──────────────────────────┴────────────────────────┘
 //! entry
@@ -13,13 +13,12 @@
 //! A granule that is not the first of its slot has the state *inside*, and zeros where it was never the first of a slot. An entry is never
 //! cleared: its generation stays with the granule for ever, whichever slot the granule belongs to.
 
-use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, Owner};
-use crate::{BUCKET, GrowError, Platform, Region};
+use super::class::{Class, GRANULE, Owner};
+use super::extent::{self, TO_LINE};
+use crate::Platform;
+use crate::raw::Raw;
 
 const ENTRY: u64 = 16;
-const LINES: u64 = BLOCK_GRANULES * ENTRY;
-/// Bytes of a block in the table.
-pub const TABLE_BLOCK: u64 = 2 * LINES;
 const MARK: u8 = 0xC0;
 
 /// The state of a slot (`pruning-spec-v1.md` 1.3).
@@ -141,62 +140,44 @@ impl Entry {
 }
 
 /// The table of all granules.
-pub struct GranuleTable<P: Platform>(pub Region<P>);
+pub struct GranuleTable<P: Platform>(pub Raw<P>);
 
 impl<P: Platform> GranuleTable<P> {
-    /// Reserves memory for the entries of an arena of `arena_end` bytes, a multiple of a block.
-    pub fn reserve(&self, arena_end: u64) -> Result<(), GrowError> {
-        self.0.reserve(arena_end / BLOCK * TABLE_BLOCK)
-    }
-
-    /// Bytes by which the table must grow for an arena of `arena_end` bytes: whole buckets.
-    pub fn growth(&self, arena_end: u64) -> u64 {
-        (arena_end / BLOCK * TABLE_BLOCK).saturating_sub(self.0.size()).next_multiple_of(BUCKET)
-    }
-
-    #[inline(always)]
-    fn address(granule: u64) -> u64 {
-        // A granule is below 2^23.
-        (granule / BLOCK_GRANULES)
-            .wrapping_mul(TABLE_BLOCK)
-            .wrapping_add((granule % BLOCK_GRANULES).wrapping_mul(ENTRY))
-    }
-
     /// Returns the entry of `granule`, which must lie inside the arena. Inlined, because a call would return the entry through memory.
     #[inline(always)]
     pub fn get(&self, granule: u64) -> Result<Entry, Undecodable> {
-        Entry::decode(self.0.read(Self::address(granule)))
+        Entry::decode(self.0.read(extent::entry(granule)))
     }
 
     /// Returns whether the entry of `granule` is that of a used blob with this generation, length and bytes of its class. Decoding takes
     /// twice as many instructions.
     #[inline(always)]
     pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
-        self.0.read_with(Self::address(granule), |entry| Entry::is_used(entry, generation, len, class))
+        self.0.read_with(extent::entry(granule), |entry| Entry::is_used(entry, generation, len, class))
     }
 
     /// Writes the entry of `granule`.
     #[inline]
     pub fn set(&self, granule: u64, entry: &Entry) {
-        self.0.write(Self::address(granule), &entry.encode());
+        self.0.write(extent::entry(granule), &entry.encode());
     }
 
     /// Returns the line of `granule`.
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
-        self.0.read(Self::address(granule) + LINES)
+        self.0.read(extent::entry(granule).wrapping_add(TO_LINE))
     }
 
     /// Writes the line of `granule`.
     #[inline]
     pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
-        self.0.write(Self::address(granule) + LINES, line);
+        self.0.write(extent::entry(granule).wrapping_add(TO_LINE), line);
     }
 
     /// Overwrites an entry with the given bytes.
     #[cfg(any(test, feature = "testing"))]
     pub fn poison(&self, granule: u64, entry: [u8; 16]) {
-        self.0.write(Self::address(granule), &entry);
+        self.0.write(extent::entry(granule), &entry);
     }
 }
 
@@ -235,12 +216,5 @@ mod tests {
             broken[at] = byte;
             assert!(!is_used(&broken), "byte {at} = {byte}");
         }
-    }
-
-    #[test]
-    fn entries_and_lines_of_a_block_lie_side_by_side() {
-        let at = GranuleTable::<crate::twin::Twin>::address;
-        assert_eq!([at(0), at(63), at(64), at(65)], [0, 1_008, 2_048, 2_064]);
-        assert_eq!(at(super::super::class::MAX_GRANULES - 1) + 16 + LINES, 250 << 20, "all entries of 500 GiB");
     }
 }

@@ -16,16 +16,18 @@ use crate::GrowError;
 /// Constants of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
+    /// The owner of the leaves of all spaces.
+    pub spaces: Owner,
     /// Owners that count towards the quota.
     pub counted: &'static [Owner],
-    /// Bytes of the reserve, and bytes above the quota for work that creates no entries.
-    pub reserve: u64,
 }
 
 /// The limits in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     shares: Shares,
+    /// Bytes of the reserve, and bytes above the quota for work that creates no entries.
+    reserve: u64,
     /// A bit for each counted owner.
     counted: u32,
     /// The class in which the reserve is counted.
@@ -42,7 +44,12 @@ impl Limits {
     /// No limits.
     pub fn new(shares: Shares) -> Self {
         let counted = shares.counted.iter().fold(0, |bits, owner| bits | 1 << owner.index());
-        Self { shares, counted, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
+        Self { shares, reserve: 0, counted, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
+    }
+
+    /// Sets the bytes of the reserve.
+    pub fn set_reserve(&mut self, bytes: u64) {
+        self.reserve = bytes;
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted.
@@ -81,7 +88,7 @@ impl Limits {
     pub fn most(&self) -> u64 {
         match self.creating {
             true => self.cap,
-            false => self.cap.max(self.floor).saturating_add(self.shares.reserve),
+            false => self.cap.max(self.floor).saturating_add(self.reserve),
         }
     }
 
@@ -100,7 +107,7 @@ impl Limits {
     /// The class of the log, and the number of its slots that must stay available.
     #[inline]
     pub fn reserve(&self) -> (Class, u64) {
-        let slots = if self.creating { self.shares.reserve >> self.class.size().ilog2() } else { 0 };
+        let slots = if self.creating { self.reserve >> self.class.size().ilog2() } else { 0 };
         (self.class, slots)
     }
 }

@@ -1,10 +1,10 @@
-//! The arena: the only allocator of payload memory. All stores take their memory from it, and give it back.
+//! The arena: stable memory as one address space, and its only allocator. All stores take their memory from it, and give it back.
 //!
 //! **Constraint.** Stable memory never shrinks and every byte grown is billed, so memory that one store frees must serve another one, be
 //! found again in constant time, and be of any of the sizes that stores need.
 //!
-//! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena grows by a block of
-//! 4 MiB, and the rest of the block is free at once. A wanted slot is the free one with the lowest offset in its class
+//! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena grows by 1 MiB at a
+//! time up to 64 MiB, then by a block of 4 MiB, and what is not taken is free at once. A wanted slot is the free one with the lowest offset in its class
 //! (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split. A slot that becomes free is joined with
 //! its buddy, the other half of the next larger slot, if the buddy is free too.
 //!
@@ -16,8 +16,8 @@
 //! │ 2 MiB                         │ 2 MiB, its buddy              │
 //! ├───────────────┬───────────────┼───────────────────────────────┤      … down to 64 granules of 64 KiB
 //! ```
-//! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). A block splits
-//! into one line of the bitmaps and 64 entries. Slots hold no metadata, so freeing never touches the slot's pages.
+//! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). Both lie in front of
+//! each extent of 256 MiB (`extent`). Slots hold no metadata, so freeing never touches the slot's pages.
 //!
 //! **Reservations.** A store reserves what an operation needs before it changes anything; a reserved allocation fails only after damage.
 //! Reservations of different owners add up. A reservation lasts until it is used, the owner reserves anew, or the message ends
@@ -26,6 +26,7 @@
 mod class;
 mod counters;
 mod demand;
+mod extent;
 mod give;
 mod granules;
 mod limits;
@@ -38,8 +39,12 @@ pub use granules::{Entry, SlotState, Undecodable};
 pub use limits::Shares;
 pub use take::Slot;
 
-use crate::{GrowError, OpenError, Platform, Region};
-use counters::Counters;
+use crate::growth::{Growth, Terms};
+use crate::raw::Raw;
+use crate::space::Space;
+use crate::superblock::{Root, SPACES, Superblock};
+use crate::{GrowError, OpenError, Platform};
+use counters::{Counters, RESERVED_CYCLES};
 use demand::Demand;
 use granules::GranuleTable;
 use limits::Limits;
@@ -47,16 +52,23 @@ use sets::GranuleSets;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// Raw pages of an empty arena, 1 MiB.
+const FIRST_END: u64 = 16;
+const _: () = assert!(SPACES <= u8::MAX as usize);
+
 /// The arena. All handles are clones of one arena.
 pub struct Arena<P: Platform>(Rc<Shared<P>>);
 
 struct Shared<P: Platform> {
-    payload: Region<P>,
+    growth: Growth<P>,
+    spaces: Owner,
     state: RefCell<State<P>>,
 }
 
 /// Entries, index, counters, reservations and limits.
 struct State<P: Platform> {
+    raw: Raw<P>,
+    superblock: Superblock,
     granules: GranuleTable<P>,
     sets: GranuleSets<P>,
     counters: Counters,
@@ -78,28 +90,75 @@ impl<P: Platform> Clone for Arena<P> {
 }
 
 impl<P: Platform> Arena<P> {
-    /// Opens the arena in the regions of its payload, its entries and its sets, or creates an empty arena. The cost does not depend on the
-    /// number of state.
+    /// Opens stable memory, or lays it out if it is empty. The cost does not depend on the number of slots.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open([payload, granules, sets]: [Region<P>; 3], shares: Shares) -> Result<Self, OpenError> {
-        let new = sets.is_empty();
+    pub fn open(shares: Shares, terms: Terms) -> Result<Self, OpenError> {
+        let raw = Raw::new();
+        let growth = Growth::new(terms, RESERVED_CYCLES);
+        let new = raw.pages() == 0;
         if new {
-            sets.reserve(sets::REGION).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
+            growth.reserve(FIRST_END).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
-        let counters = if new { Counters::create(&sets) } else { Counters::open(&sets)? };
-        let state = State {
-            granules: GranuleTable(granules),
-            sets: GranuleSets::open(sets),
-            counters,
+        let superblock = if new { Superblock::create(raw) } else { Superblock::open(raw)? };
+        let mut state = State {
+            raw,
+            superblock,
+            granules: GranuleTable(raw),
+            sets: GranuleSets::open(raw),
+            counters: if new { Counters::create(raw) } else { Counters::open(raw)? },
             limits: Limits::new(shares),
             reserved: Default::default(),
             wanted: Default::default(),
             outstanding: 0,
             ended: 0,
         };
-        Ok(Self(Rc::new(Shared { payload, state: RefCell::new(state) })))
+        if new {
+            state.extend(FIRST_END);
+        }
+        growth.load();
+        Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
+    }
+
+    /// Opens a space; an id has one space.
+    ///
+    /// # Errors
+    /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
+    pub fn space(&self, id: u8) -> Result<Space<P>, OpenError> {
+        Space::open(self.clone(), id)
+    }
+
+    /// Returns the growth of raw memory, and its cap.
+    #[inline]
+    pub fn growth(&self) -> &Growth<P> {
+        &self.0.growth
+    }
+
+    /// Returns the raw pages in use; the platform bills these.
+    pub fn billed_pages(&self) -> u64 {
+        self.payload().pages()
+    }
+
+    pub(crate) fn spaces_owner(&self) -> Owner {
+        self.0.spaces
+    }
+
+    pub(crate) fn root(&self, space: u8) -> Root {
+        self.with(|state| state.superblock.spaces[usize::from(space)])
+    }
+
+    pub(crate) fn set_root(&self, space: u8, root: Root) {
+        self.change(|state, _| {
+            state.superblock.spaces[usize::from(space)] = root;
+            state.superblock.save(state.raw);
+        });
+    }
+
+    /// Returns whether a granule lies before the arena's end.
+    #[inline]
+    pub(crate) fn has(&self, granule: u64) -> bool {
+        self.with(|state| granule < state.counters.end())
     }
 
     #[inline(always)]
@@ -108,14 +167,14 @@ impl<P: Platform> Arena<P> {
     }
 
     #[inline(always)]
-    fn change<T>(&self, change: impl FnOnce(&mut State<P>, &Region<P>) -> T) -> T {
-        change(&mut self.0.state.borrow_mut(), &self.0.payload)
+    fn change<T>(&self, change: impl FnOnce(&mut State<P>, &Growth<P>) -> T) -> T {
+        change(&mut self.0.state.borrow_mut(), &self.0.growth)
     }
 
     /// The bytes of all slots, by offset.
     #[inline(always)]
-    pub fn payload(&self) -> &Region<P> {
-        &self.0.payload
+    pub fn payload(&self) -> Raw<P> {
+        Raw::new()
     }
 
     /// Returns the entry of a granule, or `None` for a granule after the arena's end.
@@ -124,15 +183,13 @@ impl<P: Platform> Arena<P> {
     /// [`Undecodable`].
     #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
-        self.with(|state| (granule < state.counters.arena_end() / GRANULE).then(|| state.granules.get(granule)))
+        self.with(|state| (granule < state.counters.end()).then(|| state.granules.get(granule)))
     }
 
     /// Returns whether the slot of a granule is a used blob with this generation, length and bytes of its class.
     #[inline(always)]
     pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
-        self.with(|state| {
-            granule < state.counters.arena_end() / GRANULE && state.granules.is_used(granule, generation, len, class)
-        })
+        self.with(|state| granule < state.counters.end() && state.granules.is_used(granule, generation, len, class))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.
@@ -150,6 +207,11 @@ impl<P: Platform> Arena<P> {
     /// Sets the class of the log, in whose slots the reserve is counted.
     pub fn set_log_class(&self, class: Class) {
         self.change(|state, _| state.limits.set_class(class));
+    }
+
+    /// Sets the bytes of the reserve.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.change(|state, _| state.limits.set_reserve(bytes));
     }
 
     /// Sets the bytes that counted owners may keep while entries are created, and the bytes that they kept when this was set (`floor`).
@@ -195,35 +257,38 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.counters.class(class))
     }
 
-    /// Slots of a class that can be taken without growing memory: free ones, those that larger free ones split into, and those of the payload
-    /// region's unused end.
+    /// Slots of a class that can be taken without growing memory: free ones, those that larger free ones split into, and those of raw
+    /// memory after the arena's end.
     pub fn available(&self, class: Class) -> u64 {
-        let free = self.with(|state| demand::left(state.counters.all_free(), &Demand::default(), class)).max(0) as u64;
-        free + (self.payload().size() - self.end()) / u64::from(class.size())
+        self.with(|state| state.free(class) + state.slack(class))
     }
 
     /// Slots of a class that can be taken under the cap on raw pages, if no other store takes memory: free ones, those that larger free ones
     /// split into, and those of the bytes by which the arena can grow.
     pub fn room(&self, class: Class) -> u64 {
+        self.with(|state| state.free(class) + state.growable(self.growth(), class))
+    }
+
+    /// Bytes that can be taken without growing memory: free slots, and raw memory after the arena's end.
+    pub fn reusable_bytes(&self) -> u64 {
         self.with(|state| {
-            let free = demand::left(state.counters.all_free(), &Demand::default(), class).max(0) as u64;
-            free + state.growable(self.payload()) / u64::from(class.size())
+            let bytes = |class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
+            Class::all().map(bytes).sum::<u64>() + state.slack(Class::SMALLEST) * GRANULE
         })
     }
 
-    /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.
-    pub fn reusable_bytes(&self) -> u64 {
-        let free = |state: &State<P>| -> u64 {
-            let bytes = |class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
-            Class::all().map(bytes).sum()
-        };
-        self.with(free) + self.payload().size() - self.end()
+    /// Bytes of all slots, and of those of raw memory after the arena's end.
+    pub fn bytes(&self) -> u64 {
+        self.with(|state| {
+            let end = state.counters.end();
+            (end - extent::front_granules(end) + state.slack(Class::SMALLEST)) * GRANULE
+        })
     }
 
-    /// Bytes of the arena in slots, used or not.
+    /// Bytes of stable memory that the arena has laid out.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.with(|state| state.counters.arena_end())
+        self.with(|state| state.counters.end() * GRANULE)
     }
 
     /// Overwrites an entry, as damage would.
@@ -236,6 +301,18 @@ impl<P: Platform> Arena<P> {
     #[cfg(any(test, feature = "testing"))]
     pub fn poison(&self, granule: u64) {
         self.with(|state| state.granules.poison(granule, [0xFF; 16]));
+    }
+}
+
+impl<P: Platform> State<P> {
+    fn free(&self, class: Class) -> u64 {
+        demand::left(self.counters.all_free(), &Demand::default(), class).max(0) as u64
+    }
+
+    /// Slots of a class in raw memory after the arena's end.
+    fn slack(&self, class: Class) -> u64 {
+        let end = self.counters.end();
+        extent::slots(end, extent::last_end(self.raw.pages()).max(end), class)
     }
 }
 

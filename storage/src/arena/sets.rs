@@ -3,31 +3,24 @@
 //! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
 //! is set if a word of level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need
 //! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
-//! moving, splitting and joining slots reads and writes one line. The upper levels have a constant size of 130 KB: they are mirrored on the heap, read whole
-//! at start-up, and written through, except level 3, which start-up computes from level 2.
+//! moving, splitting and joining slots reads and writes one line. A line of level 1 spans one extent.
 //!
-//! ```text
-//! region: ┌─ header 4096 ─┬─ level 3 ─┬─ level 2 ─┬─ level 1 ─┬─ level 0 ──────┐
-//!         │ counters      │ 1 line    │ 32 lines  │ 2000 lines│ 128,000 lines  │
-//!         └───────────────┴───────────┴───────────┴───────────┴────────────────┘
-//! line, 64 bytes: eight words u64, one of each set
-//! ```
+//! | level | a bit stands for | lines | place |
+//! |---|---|---|---|
+//! | 0 | a granule | 64 for each extent | in front of the extent |
+//! | 1 | a block of 4 MiB | one for each extent | in front of the extent |
+//! | 2 | an extent of 256 MiB | 32 | in front of the first extent, and on the heap |
+//! | 3 | 16 GiB | one | on the heap only |
 
 use super::class::{Class, MAX_GRANULES};
-use crate::{Platform, Region};
+use super::extent::{self, EXTENT, LEVEL_2, LINE};
+use crate::Platform;
+use crate::raw::Raw;
 
-/// Bytes reserved at the start of the region for the counters.
-pub const HEADER: u64 = 4096;
 const SETS: usize = 8;
-const LINE: u64 = 8 * SETS as u64;
-const LINES: [u64; 4] =
-    [MAX_GRANULES.div_ceil(64), MAX_GRANULES.div_ceil(64 * 64), MAX_GRANULES.div_ceil(64 * 64 * 64), 1];
-/// First line of each level in the mirror of levels 1 to 3, which starts with level 3.
-const MIRROR: [u64; 4] = [0, 1 + LINES[2], 1, 0];
-const MIRROR_LINES: u64 = 1 + LINES[2] + LINES[1];
-const LEVEL_0: u64 = (HEADER + MIRROR_LINES * LINE).next_multiple_of(4096);
-/// Bytes of the whole region.
-pub const REGION: u64 = LEVEL_0 + LINES[0] * LINE;
+/// Lines of level 2.
+const LINES: u64 = MAX_GRANULES.div_ceil(64 * EXTENT);
+const _: () = assert!(LINE == 8 * SETS as u64 && LINES <= 64 && EXTENT == 64 * 64);
 
 /// One of the eight sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +46,11 @@ impl SetId {
 /// The words of the eight sets for one block.
 pub type Line = [u64; SETS];
 
-/// The eight sets, and the region's header for the counters.
+/// The eight sets.
 pub struct GranuleSets<P: Platform> {
-    region: Region<P>,
-    mirror: Vec<u64>,
+    raw: Raw<P>,
+    /// Lines of level 2, which are written through, and then of level 3.
+    mirror: Vec<Line>,
     /// For each set a word of level 0 that is empty while its upper bits are still set, or [`NONE`].
     empty: [u64; SETS],
 }
@@ -66,53 +60,46 @@ const NONE: u64 = u64::MAX;
 
 impl<P: Platform> GranuleSets<P> {
     /// Reads the upper levels. The cost does not depend on the number of blobs.
-    pub fn open(region: Region<P>) -> Self {
-        let mut mirror = region.read_words(HEADER, MIRROR_LINES as usize * SETS);
-        for set in (0..SETS as u8).map(SetId) {
-            mirror[Self::upper(set, 3, 0)] = (0..LINES[2])
-                .map(|word| u64::from(mirror[Self::upper(set, 2, word)] != 0) << word)
-                .fold(0, |all, bit| all | bit);
-        }
-        Self { region, mirror, empty: [NONE; SETS] }
-    }
-
-    /// Returns the region, for access to the header.
-    #[inline]
-    pub fn region(&self) -> &Region<P> {
-        &self.region
+    pub fn open(raw: Raw<P>) -> Self {
+        let words = raw.read_words(LEVEL_2, 2 * SETS * LINES as usize);
+        let word = |at: usize| u64::from(words[2 * at]) | u64::from(words[2 * at + 1]) << 32;
+        let mut mirror: Vec<Line> =
+            (0..LINES as usize).map(|line| std::array::from_fn(|set| word(line * SETS + set))).collect();
+        let level_3 = |set: usize| {
+            mirror.iter().enumerate().fold(0, |all, (line, words)| all | u64::from(words[set] != 0) << line)
+        };
+        mirror.push(std::array::from_fn(level_3));
+        Self { raw, mirror, empty: [NONE; SETS] }
     }
 
     #[inline]
     fn level_0(set: SetId, granule: u64) -> u64 {
-        LEVEL_0 + granule / 64 * LINE + 8 * set.index() as u64
+        extent::level_0(granule) + 8 * set.index() as u64
     }
 
+    /// Address of the word of level 1 for an extent.
     #[inline]
-    fn upper(set: SetId, level: usize, word: u64) -> usize {
-        (MIRROR[level] + word) as usize * SETS + set.index()
-    }
-
-    #[inline]
-    fn write_upper(&mut self, at: usize, value: u64) {
-        self.mirror[at] = value;
-        // Level 3 is not persisted: start-up computes it from level 2.
-        if at >= SETS {
-            self.region.write_u64(HEADER + 8 * at as u64, value);
-        }
+    fn level_1(set: SetId, extent: u64) -> u64 {
+        extent::level_1(extent) + 8 * set.index() as u64
     }
 
     /// Returns the lowest member, and the word that has it.
     #[inline]
     pub fn first(&mut self, set: SetId) -> Option<(u64, u64)> {
         loop {
-            let mut at = 0;
-            for level in (1..4).rev() {
-                let word = self.mirror[Self::upper(set, level, at)];
-                if word == 0 {
-                    return None;
-                }
-                at = at.wrapping_mul(64).wrapping_add(u64::from(word.trailing_zeros()));
+            let word = self.mirror[LINES as usize][set.index()];
+            if word == 0 {
+                return None;
             }
+            let line = u64::from(word.trailing_zeros());
+            let extent = line * 64 + u64::from(self.mirror[line as usize][set.index()].trailing_zeros());
+            let blocks = self.raw.read_u64(Self::level_1(set, extent));
+            if blocks == 0 {
+                // Only after damage.
+                self.set_extent(set, extent, false);
+                continue;
+            }
+            let at = extent * 64 + u64::from(blocks.trailing_zeros());
             let word = self.word(set, at.wrapping_mul(64));
             if word != 0 {
                 return Some((at.wrapping_mul(64).wrapping_add(u64::from(word.trailing_zeros())), word));
@@ -124,13 +111,13 @@ impl<P: Platform> GranuleSets<P> {
     /// Returns the word of a set for the 64 granules of the block of `granule`.
     #[inline]
     pub fn word(&self, set: SetId, granule: u64) -> u64 {
-        self.region.read_u64(Self::level_0(set, granule))
+        self.raw.read_u64(Self::level_0(set, granule))
     }
 
     /// Replaces the word `old` of a set for the block of `granule`.
     #[inline]
     pub fn set_word(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
-        self.region.write_u64(Self::level_0(set, granule), new);
+        self.raw.write_u64(Self::level_0(set, granule), new);
         self.note(set, granule, old, new);
     }
 
@@ -147,7 +134,7 @@ impl<P: Platform> GranuleSets<P> {
     /// Returns the words of all sets for the block of a granule.
     #[inline]
     pub fn line(&self, granule: u64) -> Line {
-        self.region.read_with(Self::level_0(SetId(0), granule), |bytes: &[u8; LINE as usize]| {
+        self.raw.read_with(Self::level_0(SetId(0), granule), |bytes: &[u8; LINE as usize]| {
             let words = bytes.as_chunks::<8>().0;
             std::array::from_fn(|set| u64::from_le_bytes(words[set]))
         })
@@ -159,7 +146,7 @@ impl<P: Platform> GranuleSets<P> {
         let Some(first) = (0..SETS).find(changes) else { return };
         let end = 1 + (first..SETS).rfind(changes).unwrap_or(first);
         let bytes = new.map(u64::to_le_bytes);
-        self.region.write(Self::level_0(SetId(first as u8), granule), bytes[first..end].as_flattened());
+        self.raw.write(Self::level_0(SetId(first as u8), granule), bytes[first..end].as_flattened());
         for set in (first..end).filter(changes) {
             self.note(SetId(set as u8), granule, old[set], new[set]);
         }
@@ -200,36 +187,42 @@ impl<P: Platform> GranuleSets<P> {
     }
 
     #[cold]
-    fn set(&mut self, set: SetId, mut index: u64) {
-        for level in 1..4 {
-            let (at, bit) = (Self::upper(set, level, index / 64), 1 << (index % 64));
-            let old = self.mirror[at];
-            if old & bit != 0 {
-                return;
-            }
-            self.write_upper(at, old | bit);
-            if old != 0 {
-                return;
-            }
-            index /= 64;
+    fn set(&mut self, set: SetId, index: u64) {
+        let (extent, bit) = (index / 64, 1 << (index % 64));
+        let at = Self::level_1(set, extent);
+        let old = self.raw.read_u64(at);
+        if old & bit == 0 {
+            self.raw.write_u64(at, old | bit);
         }
+        self.set_extent(set, extent, true);
     }
 
     /// Clears the upper bits of an empty word of level 0.
     #[cold]
-    fn clear(&mut self, set: SetId, mut index: u64) {
+    fn clear(&mut self, set: SetId, index: u64) {
         if self.empty[set.index()] == index {
             self.empty[set.index()] = NONE;
         }
-        for level in 1..4 {
-            let at = Self::upper(set, level, index / 64);
-            let new = self.mirror[at] & !(1 << (index % 64));
-            self.write_upper(at, new);
-            if new != 0 {
-                return;
-            }
-            index /= 64;
+        let at = Self::level_1(set, index / 64);
+        let left = self.raw.read_u64(at) & !(1 << (index % 64));
+        self.raw.write_u64(at, left);
+        if left == 0 {
+            self.set_extent(set, index / 64, false);
         }
+    }
+
+    /// Sets or clears the bit of an extent in level 2, and computes that of level 3.
+    fn set_extent(&mut self, set: SetId, extent: u64, is_set: bool) {
+        let (line, bit) = ((extent / 64) as usize, 1 << (extent % 64));
+        let word = &mut self.mirror[line][set.index()];
+        let new = if is_set { *word | bit } else { *word & !bit };
+        if new == *word {
+            return;
+        }
+        *word = new;
+        self.raw.write_u64(LEVEL_2 + line as u64 * LINE + 8 * set.index() as u64, new);
+        let top = &mut self.mirror[LINES as usize][set.index()];
+        *top = *top & !(1 << line) | u64::from(new != 0) << line;
     }
 }
 
@@ -238,19 +231,15 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::twin::Twin;
+    use ic_stable_structures::Memory;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn open() -> GranuleSets<Twin> {
-        let region = fixture::region(fixture::SETS);
-        region.reserve(REGION).unwrap();
-        GranuleSets::open(region)
-    }
-
-    #[test]
-    fn the_region_fits_one_bucket() {
-        const { assert!(REGION <= crate::BUCKET) };
-        const { assert!(LINES[2] <= 64, "level 3 is one word") };
+        // Sparse memory of the largest arena.
+        let memory = <Twin as Platform>::Memory::default();
+        memory.grow(MAX_GRANULES - memory.size());
+        GranuleSets::open(Raw::new())
     }
 
     proptest! {

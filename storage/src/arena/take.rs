@@ -1,11 +1,12 @@
 //! Reserving and taking state.
 
-use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
+use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
 use super::demand::{Demand, left, missing_blocks};
+use super::extent;
 use super::granules::{Entry, SlotState};
-use super::sets::SetId;
+use super::sets::{Line, SetId};
 use super::{Arena, State};
-use crate::{GrowError, Platform, Region};
+use crate::{GrowError, Growth, Platform};
 
 /// A slot that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl<P: Platform> Arena<P> {
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn reserve_parts(&self, owner: Owner, wanted: &[(Class, u64)], spare: u64) -> Result<(), GrowError> {
-        self.change(|state, payload| state.reserve(payload, owner, wanted, spare))
+        self.change(|state, growth| state.reserve(growth, owner, wanted, spare))
     }
 
     /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
@@ -67,7 +68,7 @@ impl<P: Platform> Arena<P> {
     #[inline]
     pub fn take(&self, owner: Owner, class: Class, len: u32) -> Result<Slot, GrowError> {
         let entry = Entry { generation: 0, len, state: SlotState::Used, class, owner };
-        self.change(|state, payload| state.take(payload, entry))
+        self.change(|state, growth| state.take(growth, entry))
     }
 
     /// Takes granules for a store other than the blobs: 1 to 64, and 1 for 0. A slot of the smallest class that has as many is taken, and
@@ -80,14 +81,14 @@ impl<P: Platform> Arena<P> {
         let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
         let len = (granules * GRANULE) as u32;
         let entry = Entry { generation: 0, len, state: SlotState::Taken, class, owner };
-        self.change(|state, payload| state.take(payload, entry)).map(|slot| slot.granule)
+        self.change(|state, growth| state.take(growth, entry)).map(|slot| slot.granule)
     }
 }
 
 impl<P: Platform> State<P> {
     fn reserve(
         &mut self,
-        payload: &Region<P>,
+        growth: &Growth<P>,
         owner: Owner,
         wanted: &[(Class, u64)],
         spare: u64,
@@ -103,7 +104,7 @@ impl<P: Platform> State<P> {
         }
         let mut demand = Demand::default();
         wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
-        self.admit(payload, owner, &demand, spare)?;
+        self.admit(growth, owner, &demand, spare)?;
         self.reserved[owner.index()] = demand;
         self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
         self.outstanding += demand.iter().sum::<u64>();
@@ -134,7 +135,7 @@ impl<P: Platform> State<P> {
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `spare` granules of it will be
     /// split off.
     #[inline]
-    fn admit(&mut self, payload: &Region<P>, owner: Owner, demand: &Demand, spare: u64) -> Result<(), GrowError> {
+    fn admit(&mut self, growth: &Growth<P>, owner: Owner, demand: &Demand, spare: u64) -> Result<(), GrowError> {
         let limits = &self.limits;
         if limits.counts(owner) {
             limits.check_quota(&self.counters, self.counted_reserved(), bytes(demand) - (spare << GRANULE.ilog2()))?;
@@ -144,57 +145,59 @@ impl<P: Platform> State<P> {
         let (class, kept) = limits.reserve();
         if kept > 0 {
             let available = left(self.counters.all_free(), &all, class);
-            if available < kept as i64 {
-                let growable = self.growable(payload) / u64::from(class.size());
-                if available + (growable as i64) < kept as i64 {
-                    return Err(GrowError::OutOfSpace);
-                }
+            if available < kept as i64 && available + (self.growable(growth, class) as i64) < kept as i64 {
+                return Err(GrowError::OutOfSpace);
             }
         }
         match missing_blocks(self.counters.all_free(), &all) {
             0 => Ok(()),
-            blocks => {
-                let first = self.grow(payload, blocks)?;
-                (0..blocks)
-                    .for_each(|block| self.sets.insert(SetId::free(Class::LARGEST), first + block * BLOCK_GRANULES));
-                Ok(())
-            }
+            blocks => self.grow(growth, blocks, &all),
         }
     }
 
-    /// Bytes by which the arena can grow under the cap on raw pages if no other store grows: whole blocks.
-    pub(super) fn growable(&self, payload: &Region<P>) -> u64 {
-        let (room, most) = (payload.room(), MAX_GRANULES * GRANULE);
-        // The table of entries grows with the arena, from the same pages.
-        let end = room.saturating_sub(self.granules.growth(room.min(most))).min(most);
-        end.saturating_sub(self.counters.arena_end()) / BLOCK * BLOCK
+    /// Slots of a class that the arena gets if it grows up to the cap on raw pages.
+    pub(super) fn growable(&self, growth: &Growth<P>, class: Class) -> u64 {
+        let end = self.counters.end();
+        extent::slots(end, extent::last_end(growth.max_pages()).max(end), class)
     }
 
-    /// Adds blocks at the arena's end, all free, and returns the first granule. The caller enters them in the index, or takes them.
+    /// Moves the arena's end so that `wanted` can be served, which takes `blocks` blocks, or fewer smaller slots, or more blocks if an
+    /// extent begins among them.
     #[cold]
-    fn grow(&mut self, payload: &Region<P>, blocks: u64) -> Result<u64, GrowError> {
-        let start = self.counters.arena_end();
-        let end = blocks.checked_mul(BLOCK).and_then(|bytes| bytes.checked_add(start)).ok_or(GrowError::OutOfSpace)?;
-        if end > MAX_GRANULES * GRANULE {
+    fn grow(&mut self, growth: &Growth<P>, blocks: u64, wanted: &Demand) -> Result<(), GrowError> {
+        if blocks > MAX_GRANULES / BLOCK_GRANULES {
             return Err(GrowError::OutOfSpace);
         }
-        self.granules.reserve(end)?;
-        payload.reserve(end)?;
-        let largest = Class::LARGEST;
-        let free = Entry { generation: 0, len: 0, state: SlotState::Free, class: largest, owner: Owner::new(0) };
-        for block in start / BLOCK..end / BLOCK {
-            let granule = block * largest.granules();
-            self.granules.set(granule, &free);
+        let end = self.counters.end();
+        // An extent's front is there from its first block on.
+        let line = if end.is_multiple_of(BLOCK_GRANULES) { Line::default() } else { self.sets.line(end) };
+        let last = extent::last_end(growth.max_pages());
+        let mut to = end + (blocks - 1) * BLOCK_GRANULES;
+        loop {
+            to = extent::next_end(to);
+            if to > last {
+                return Err(GrowError::OutOfSpace);
+            }
+            if missing_blocks(&extent::grown(self.counters.all_free(), &line, end, to), wanted) == 0 {
+                break;
+            }
         }
-        self.counters.set_arena_end(self.sets.region(), end);
-        self.counters.add_free(largest, blocks as i32);
-        self.counters.save_free(self.sets.region());
-        Ok(start / GRANULE)
+        growth.reserve(to)?;
+        self.extend(to);
+        Ok(())
+    }
+
+    /// Adds all slots up to a new end, which raw memory has.
+    pub(super) fn extend(&mut self, to: u64) {
+        let new = Entry { generation: 0, len: 0, state: SlotState::Free, class: Class::LARGEST, owner: Owner::new(0) };
+        extent::pieces(self.counters.end(), to).for_each(|(granule, class)| self.free_piece(granule, class, new));
+        self.counters.set_end(self.raw, to);
+        self.counters.save_free(self.raw);
     }
 
     /// Takes a slot; `entry` is its entry without the generation.
     #[inline]
-    fn take(&mut self, payload: &Region<P>, entry: Entry) -> Result<Slot, GrowError> {
+    fn take(&mut self, growth: &Growth<P>, entry: Entry) -> Result<Slot, GrowError> {
         let (owner, class) = (entry.owner, entry.class);
         let reserved = &mut self.reserved[owner.index()][class.index()];
         if *reserved > 0 {
@@ -204,22 +207,18 @@ impl<P: Platform> State<P> {
         } else if !self.is_unlimited(owner) {
             let mut one = Demand::default();
             one[class.index()] = 1;
-            self.admit(payload, owner, &one, class.granules() - entry.granules())?;
+            self.admit(growth, owner, &one, class.granules() - entry.granules())?;
         }
         loop {
-            match self.lowest(class) {
-                Some((from, granule, word)) => {
-                    if let Some(slot) = self.take_from(from, granule, entry, word) {
-                        return Ok(slot);
-                    }
+            if let Some((from, granule, word)) = self.lowest(class) {
+                if let Some(slot) = self.take_from(from, granule, entry, word) {
+                    return Ok(slot);
                 }
-                // Also after damage, when slots were written off.
-                None => {
-                    let granule = self.grow(payload, 1)?;
-                    if let Some(slot) = self.take_from(Class::LARGEST, granule, entry, 0) {
-                        return Ok(slot);
-                    }
-                }
+            } else {
+                // Only after damage, when slots were written off.
+                let mut one = self.wanted;
+                one[class.index()] += 1;
+                self.grow(growth, 1, &one)?;
             }
         }
     }
@@ -247,8 +246,8 @@ impl<P: Platform> State<P> {
             _ => {
                 self.remove_lowest(from, granule, word);
                 self.counters.add_free(from, -1);
-                self.counters.save_free(self.sets.region());
-                self.counters.lose(self.sets.region(), from);
+                self.counters.save_free(self.raw);
+                self.counters.lose(self.raw, from);
                 return None;
             }
         };
@@ -261,8 +260,8 @@ impl<P: Platform> State<P> {
             self.split(from, granule, need);
         }
         self.counters.add_free(from, -1);
-        self.counters.save_free(self.sets.region());
-        self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
+        self.counters.save_free(self.raw);
+        self.counters.change_kept(self.raw, entry.owner, need as i32);
         Some(Slot { granule, generation })
     }
 
@@ -292,7 +291,7 @@ impl<P: Platform> State<P> {
                         line[SetId::free(class).index()] |= 1 << (upper % 64);
                         self.counters.add_free(class, 1);
                     }
-                    _ => self.counters.lose(self.sets.region(), class),
+                    _ => self.counters.lose(self.raw, class),
                 }
             } else {
                 base = upper;

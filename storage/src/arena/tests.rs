@@ -1,10 +1,10 @@
 //! Tests of the arena: comparison with a plain model, and its rules one by one.
 
 use super::*;
+use crate::GrowError;
 use crate::blob::{AllocateError, BlobPtr, BlobStore, Freed, PtrError, Released};
 use crate::fixture::{self, LOG, RECORDS, UPLOAD};
 use crate::twin::{self, Twin};
-use crate::{BUCKET, GrowError};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn fresh() -> Arena<Twin> {
@@ -28,40 +28,46 @@ fn free_slots(arena: &Arena<Twin>) -> Vec<(u32, u64)> {
     free.map(|(granule, entry)| (entry.class.size() >> 10, granule * 64)).collect()
 }
 
+/// The free slots of the first mebibyte if nothing is taken: those behind the extent's front.
+const FIRST: [(u32, u64); 3] = [(64, 192), (256, 256), (512, 512)];
+
 #[test]
 fn a_slot_is_split_and_joined() {
     let arena = fresh();
-    let small = arena.take(LOG, class(64), 10).unwrap();
-    assert_eq!((small.granule, small.generation, arena.end()), (0, 1, BLOCK));
+    assert_eq!((arena.end(), arena.billed_pages(), free_slots(&arena)), (1 << 20, 16, FIRST.to_vec()));
+    let large = arena.take(LOG, class(4096), 10).unwrap();
+    assert_eq!((large.granule, large.generation, arena.end()), (64, 1, 8 << 20), "after the first block");
+    let small = arena.take(LOG, class(128), 10).unwrap();
+    assert_eq!(small.granule, 4, "the lowest of the smallest class");
     assert_eq!(
         free_slots(&arena),
-        [(64, 64), (128, 128), (256, 256), (512, 512), (1024, 1024), (2048, 2048)],
-        "the rest of the block is free at once"
+        [(64, 192), (128, 384), (512, 512), (1024, 1024), (2048, 2048)],
+        "the other half is free at once, and so is the rest of the first block"
     );
-    let large = arena.take(LOG, class(1024), 10).unwrap();
-    assert_eq!(large.granule, 16, "the lowest of its class");
     let entry = |granule| arena.entry(granule).unwrap().unwrap();
-    arena.give(small.granule, entry(0));
-    assert_eq!(free_slots(&arena), [(1024, 0), (2048, 2048)]);
-    arena.give(large.granule, entry(16));
-    assert_eq!(free_slots(&arena), [(4096, 0)]);
-    assert_eq!(entry(16).generation, 1, "a granule inside a slot keeps its generation");
-    assert_eq!(arena.take(LOG, class(4096), 10).unwrap(), Slot { granule: 0, generation: 2 });
+    arena.give(small.granule, entry(4));
+    arena.give(large.granule, entry(64));
+    assert_eq!(free_slots(&arena)[..3], FIRST);
+    assert_eq!(free_slots(&arena)[3..], [(1024, 1024), (2048, 2048), (4096, 4096)]);
+    let half = arena.take(LOG, class(2048), 10).unwrap();
+    let half = [half, arena.take(LOG, class(2048), 10).unwrap()][1];
+    assert_eq!(half, Slot { granule: 64, generation: 2 }, "a granule keeps its generation");
 }
 
 #[test]
 fn granules_beyond_those_taken_are_free() {
     let arena = fresh();
     let starts = [5, 3, 64, 1, 33].map(|granules| arena.take_granules(RECORDS, granules).unwrap());
-    assert_eq!(starts, [0, 8, 64, 5, 128]);
+    assert_eq!(starts, [8, 4, 64, 3, 128]);
     assert_eq!(arena.kept_bytes(RECORDS), (5 + 3 + 64 + 1 + 33) * GRANULE);
-    for start in [0, 64, 5, 128, 8] {
+    for start in [8, 64, 3, 128, 4] {
         arena.give_granules(RECORDS, start);
     }
-    assert_eq!(free_slots(&arena), [(4096, 0), (4096, 4096), (4096, 8192)]);
+    let rest = [(1024, 1024), (2048, 2048), (4096, 4096), (4096, 8192)];
+    assert_eq!(free_slots(&arena), [FIRST.as_slice(), &rest].concat());
     assert_eq!(arena.take_granules(RECORDS, 65), Err(GrowError::OutOfSpace));
-    assert_eq!((arena.take_granules(RECORDS, 0), arena.kept_bytes(RECORDS)), (Ok(0), GRANULE));
-    arena.give_granules(RECORDS, 0);
+    assert_eq!((arena.take_granules(RECORDS, 0), arena.kept_bytes(RECORDS)), (Ok(3), GRANULE));
+    arena.give_granules(RECORDS, 3);
     let trapped = twin::message(|| arena.give_granules(RECORDS, 5)).unwrap_err();
     assert!(trapped.contains("granule 5 is not taken by owner 2"), "{trapped}");
 }
@@ -70,16 +76,15 @@ fn granules_beyond_those_taken_are_free() {
 fn reservations_of_owners_add_up_and_are_never_refused() {
     let arena = fresh();
     arena.reserve(LOG, &[(class(1024), 4)]).unwrap();
-    assert_eq!(arena.end(), BLOCK);
-    arena.reserve(UPLOAD, &[(class(64), 1)]).unwrap();
-    assert_eq!(arena.end(), 2 * BLOCK, "the first block is reserved by another owner");
-    fixture::manager().set_max_pages(fixture::manager().billed_pages());
-    let rest = BUCKET / BLOCK - 2;
-    (0..rest).for_each(|_| assert!(arena.take(RECORDS, Class::LARGEST, 1).is_ok()));
-    assert_eq!(arena.take(RECORDS, Class::LARGEST, 1), Err(GrowError::OutOfSpace));
+    assert_eq!(arena.end(), 5 << 20, "one in each mebibyte, except the first, which has the front");
+    arena.reserve(UPLOAD, &[(class(1024), 1)]).unwrap();
+    assert_eq!(arena.end(), 6 << 20, "the earlier ones are reserved by another owner");
+    arena.growth().set_max_pages(arena.billed_pages());
+    assert_eq!(arena.take(RECORDS, class(1024), 1), Err(GrowError::OutOfSpace));
     (0..4).for_each(|_| assert!(arena.take(LOG, class(1024), 1).is_ok()));
-    assert!(arena.take(UPLOAD, class(64), 1).is_ok());
-    assert_eq!(arena.take(LOG, class(4096), 1), Err(GrowError::OutOfSpace), "used up");
+    assert!(arena.take(UPLOAD, class(1024), 1).is_ok());
+    assert_eq!(arena.take(LOG, class(1024), 1), Err(GrowError::OutOfSpace), "used up");
+    arena.growth().set_max_pages(8 * 16);
     // A new reservation replaces the owner's earlier one, and the end of the message ends all.
     arena.reserve(LOG, &[(class(1024), 2)]).unwrap();
     assert_eq!(arena.reserve(UPLOAD, &[(class(2048), 1)]), Err(GrowError::OutOfSpace));
@@ -141,20 +146,19 @@ fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
     arena.set_log_class(class(1024));
     let blocks = 2 * fixture::RESERVE / BLOCK;
     arena.take(LOG, class(64), 1).unwrap();
-    let rest = blocks * BLOCK - arena.payload().size();
-    fixture::manager().set_max_pages(fixture::manager().billed_pages() + rest / GRANULE);
+    arena.growth().set_max_pages(blocks * BLOCK / GRANULE);
     let create = |class| arena.creating(|| arena.take(RECORDS, class, 1));
     let mut created = 0;
     while create(class(1024)).is_ok() {
         created += 1;
     }
-    assert_eq!(created, 4 * blocks - 1 - fixture::RESERVE / (1 << 20), "all but the reserve and the split slot");
+    assert_eq!(created, 4 * blocks - 1 - fixture::RESERVE / (1 << 20), "all but the reserve and the first mebibyte");
     assert!(create(class(64)).is_ok(), "what splits no slot of the reserve");
     let mut smaller = 0;
     while create(class(64)).is_ok() {
         smaller += 1;
     }
-    assert_eq!(smaller, 14, "the rest of the split slot");
+    assert_eq!(smaller, 11, "the rest of the first mebibyte");
     let mut log = 0;
     while arena.take(LOG, class(1024), 1).is_ok() {
         log += 1;
@@ -165,7 +169,8 @@ fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
 /// Plain model of the arena: free slots in a set, all others by their first granule.
 #[derive(Clone, Default)]
 struct Model {
-    blocks: u64,
+    /// Granules of the arena.
+    end: u64,
     free: BTreeSet<(Class, u64)>,
     held: BTreeMap<u64, Held>,
     generations: BTreeMap<u64, u32>,
@@ -194,34 +199,32 @@ fn take(free: &mut BTreeSet<(Class, u64)>, class: Class) -> Option<u64> {
 }
 
 impl Model {
-    /// The number of blocks by which the arena must grow to serve all reservations and this slot.
-    fn missing(&self, owner: Owner, class: Class) -> u64 {
+    /// The end to which the arena must grow to serve all reservations and this slot.
+    fn end_for(&self, owner: Owner, class: Class) -> u64 {
         if self.reserved[owner.index()][class.index()] > 0 {
-            return 0;
+            return self.end;
         }
-        let (mut free, mut blocks) = (self.free.clone(), 0);
         let reserved = |class: Class| self.reserved.iter().map(|of| of[class.index()]).sum::<u64>();
         let one = |of: Class| u64::from(of == class);
-        for class in Class::all().rev().flat_map(|of| (0..reserved(of) + one(of)).map(move |_| of)) {
-            if take(&mut free, class).is_none() {
-                free.insert((Class::LARGEST, (self.blocks + blocks) * 64));
-                blocks += 1;
-                take(&mut free, class).unwrap();
+        let wanted: Vec<Class> =
+            Class::all().rev().flat_map(|of| (0..reserved(of) + one(of)).map(move |_| of)).collect();
+        let mut larger = Self { end: self.end, free: self.free.clone(), ..Self::default() };
+        loop {
+            let mut free = larger.free.clone();
+            if wanted.iter().all(|class| take(&mut free, *class).is_some()) {
+                return larger.end;
             }
+            larger.grow(larger.end + if larger.end < 1_024 { 16 } else { 64 });
         }
-        blocks
     }
 
-    fn grow(&mut self, blocks: u64) {
-        (self.blocks..self.blocks + blocks).for_each(|block| {
-            self.free.insert((Class::LARGEST, block * 64));
-        });
-        self.blocks += blocks;
+    fn grow(&mut self, end: u64) {
+        (self.end..end).filter(|granule| granule % 4_096 >= 3).for_each(|granule| self.give(granule, Class::SMALLEST));
+        self.end = end;
     }
 
     fn take(&mut self, held: Held) -> (u64, u32) {
-        let missing = self.missing(held.owner, held.class);
-        self.grow(missing);
+        self.grow(self.end_for(held.owner, held.class));
         let reserved = &mut self.reserved[held.owner.index()][held.class.index()];
         *reserved = reserved.saturating_sub(1);
         let at = take(&mut self.free, held.class).unwrap();
@@ -255,7 +258,7 @@ impl Model {
     }
 
     fn check(&self, arena: &Arena<Twin>) {
-        assert_eq!(arena.end(), self.blocks * BLOCK);
+        assert_eq!(arena.end(), self.end * GRANULE);
         let free: BTreeSet<(Class, u64)> =
             free_slots(arena).into_iter().map(|(kib, at)| (class(kib), at / 64)).collect();
         assert_eq!(free, self.free);
@@ -302,9 +305,12 @@ fn agrees_with_a_model() {
     let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut random = Random(seed);
     let (mut arena, mut model) = (fresh(), Model::default());
+    model.grow(16);
     let mut pointers: Vec<BlobPtr> = Vec::new();
     let (mut refused, mut traps) = (0, 0);
-    fixture::manager().set_max_pages(600 + 15 * 256);
+    // Beyond the first extent, and no multiple of a block.
+    const CAP: u64 = 4_096 + 700;
+    arena.growth().set_max_pages(CAP);
     for step in 0..100_000 {
         let owner = [LOG, UPLOAD, RECORDS][random.below(3) as usize];
         let class = Class::all().nth((random.below(49) as f64).sqrt() as usize).unwrap();
@@ -322,7 +328,7 @@ fn agrees_with_a_model() {
                 (0..4, _) => {
                     let len = (class.size() - random.below(u64::from(class.size()) / 2) as u32).max(1);
                     let taken = blobs.allocate(len, owner);
-                    let missing = model.missing(owner, class);
+                    let end = model.end_for(owner, class);
                     match taken {
                         Ok(ptr) => {
                             let held = Held {
@@ -341,7 +347,7 @@ fn agrees_with_a_model() {
                         }
                         Err(error) => {
                             assert_eq!(error, AllocateError::Grow(GrowError::OutOfSpace));
-                            assert!((model.blocks + missing) * BLOCK > arena.payload().room(), "refused without need");
+                            assert!(end > CAP / 64 * 64, "refused without need");
                             refused += 1;
                         }
                     }
@@ -349,7 +355,7 @@ fn agrees_with_a_model() {
                 (4..6, _) => {
                     let granules = 1 + random.below(class.granules());
                     let class = Class::for_granules(granules).unwrap();
-                    let missing = model.missing(owner, class);
+                    let end = model.end_for(owner, class);
                     match arena.take_granules(owner, granules) {
                         Ok(granule) => {
                             let held = Held { granules, class, owner, state: SlotState::Taken, bytes: step as u8 };
@@ -359,7 +365,7 @@ fn agrees_with_a_model() {
                         }
                         Err(error) => {
                             assert_eq!(error, GrowError::OutOfSpace);
-                            assert!((model.blocks + missing) * BLOCK > arena.payload().room());
+                            assert!(end > CAP / 64 * 64);
                             refused += 1;
                         }
                     }
@@ -370,20 +376,20 @@ fn agrees_with_a_model() {
                     let wanted = arena.reserve(owner, &[(class, count)]);
                     let mut one = model.clone();
                     one.reserved[owner.index()][class.index()] = count.saturating_sub(1);
-                    let mut missing = 0;
+                    let mut end = model.end;
                     if count > 0 {
                         // The model counts one slot beside those that are reserved.
                         let others = std::mem::take(&mut one.reserved[owner.index()][class.index()]);
                         let mut all = one.clone();
                         all.reserved[(owner.index() + 1) % 3][class.index()] += others;
-                        missing = all.missing(owner, class);
+                        end = all.end_for(owner, class);
                     }
                     match wanted {
                         Ok(()) => {
-                            model.grow(missing);
+                            model.grow(end);
                             model.reserved[owner.index()][class.index()] = count;
                         }
-                        Err(_) => assert!((model.blocks + missing) * BLOCK > arena.payload().room()),
+                        Err(_) => assert!(end > CAP / 64 * 64),
                     }
                 }
                 (7, _) => {
@@ -464,7 +470,7 @@ fn agrees_with_a_model() {
                 assert!(trap.contains("an injected trap"), "{trap}");
                 traps += 1;
                 (arena, model) = (reopen(), before);
-                fixture::manager().set_max_pages(600 + 15 * 256);
+                arena.growth().set_max_pages(CAP);
                 model.reserved = Default::default();
                 pointers.retain(|ptr| {
                     model.generations.get(&(ptr.offset / GRANULE)).is_some_and(|last| *last >= ptr.generation)
@@ -473,7 +479,7 @@ fn agrees_with_a_model() {
         }
         if random.below(500) == 0 {
             arena = reopen();
-            fixture::manager().set_max_pages(600 + 15 * 256);
+            arena.growth().set_max_pages(CAP);
             model.reserved = Default::default();
         }
         if pointers.len() > 400 {
@@ -484,33 +490,35 @@ fn agrees_with_a_model() {
         }
     }
     assert!(refused > 100 && traps > 100, "{refused} refused, {traps} traps");
-    // Everything is given back, and joins to whole blocks.
+    // Everything is given back, and joins to whole blocks, except behind the front of an extent.
     for at in model.held.keys().copied().collect::<Vec<_>>() {
         arena.give(at, arena.entry(at).unwrap().unwrap());
         model.release(at);
     }
     model.check(&arena);
-    assert_eq!(model.free.len() as u64, model.blocks);
+    assert_eq!(model.free.len() as u64, model.end / 64 + 4 * model.end.div_ceil(4_096));
 }
 
-/// The room of a class is the number of slots that can be taken until growth is refused, with holes and a table of entries that must grow.
+/// The room of a class is the number of slots that can be taken until growth is refused, with holes and at caps in each part of an extent.
 #[test]
 fn room_is_the_number_of_slots_that_can_be_taken() {
-    for (buckets, holes) in [(3, 0), (3, 7), (5, 40), (2_060, 1)] {
+    for (pages, holes) in [(16, 0), (770, 0), (771, 7), (1_200, 40), (4_096, 3), (4_161, 3), (527_360, 1)] {
         for kib in [64, 256, 1_024, 4_096] {
             let arena = fresh();
-            fixture::manager().set_max_pages(1 + buckets * 256);
-            twin::with(|world| world.max_pages = 9_000_000);
+            arena.growth().set_max_pages(pages);
             let taken: Vec<_> = (0..holes * 3).map(|_| arena.take_granules(RECORDS, 1).unwrap()).collect();
             taken.iter().step_by(3).for_each(|granule| arena.give_granules(RECORDS, *granule));
             let room = arena.room(class(kib));
-            assert!(buckets < 100 || room > 2_050 * BUCKET / (u64::from(kib) << 10), "{room} of {kib} KiB");
+            assert!(pages < 500_000 || room > 32_000 * (1 << 20) / (u64::from(kib) << 10), "{room} of {kib} KiB");
             arena.reserve(LOG, &[(class(kib), room)]).unwrap();
             assert_eq!(
                 arena.reserve(LOG, &[(class(kib), room + 1)]),
                 Err(GrowError::OutOfSpace),
-                "{buckets} buckets, {holes} holes, {kib} KiB"
+                "{pages} pages, {holes} holes, {kib} KiB"
             );
+            if room == 0 {
+                continue;
+            }
             let one = arena.take(LOG, class(kib), 1).unwrap();
             assert_eq!(arena.room(class(kib)), room - 1);
             arena.give(one.granule, arena.entry(one.granule).unwrap().unwrap());
@@ -523,24 +531,27 @@ fn room_is_the_number_of_slots_that_can_be_taken() {
 #[test]
 fn the_largest_arena() {
     let arena = fresh();
-    twin::with(|world| world.max_pages = 9_000_000);
-    let largest = [(Class::LARGEST, MAX_GRANULES / 64)];
-    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, MAX_GRANULES / 64 + 1)]), Err(GrowError::OutOfSpace));
+    // The first block of each of 2,000 extents has no slot of 4 MiB.
+    let count = MAX_GRANULES / 64 - 2_000;
+    let largest = [(Class::LARGEST, count)];
+    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, count + 1)]), Err(GrowError::OutOfSpace));
     assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, u64::MAX / 2)]), Err(GrowError::OutOfSpace));
     arena.reserve(LOG, &largest).unwrap();
-    assert_eq!(arena.end(), 500 << 30);
-    assert_eq!(arena.take(UPLOAD, Class::SMALLEST, 1), Err(GrowError::OutOfSpace), "all is reserved");
+    assert_eq!((arena.end(), arena.billed_pages()), (500 << 30, MAX_GRANULES));
+    assert_eq!(arena.take(UPLOAD, Class::LARGEST, 1), Err(GrowError::OutOfSpace), "all are reserved");
     arena.end_reservations();
-    for _ in 0..MAX_GRANULES / 64 - 1 {
+    for _ in 0..count - 1 {
         arena.take(LOG, Class::LARGEST, 1).unwrap();
     }
-    let last: Vec<u64> = (0..64).map(|_| arena.take_granules(RECORDS, 1).unwrap()).collect();
-    assert_eq!(last, (MAX_GRANULES - 64..MAX_GRANULES).collect::<Vec<_>>());
+    let behind_fronts = 2_000 * 61;
+    let taken: Vec<u64> = (0..behind_fronts + 64).map(|_| arena.take_granules(RECORDS, 1).unwrap()).collect();
+    assert_eq!(taken[0], 3);
+    assert_eq!(taken[behind_fronts..], (MAX_GRANULES - 64..MAX_GRANULES).collect::<Vec<_>>());
     assert_eq!(arena.take_granules(RECORDS, 1), Err(GrowError::OutOfSpace));
     arena.payload().write((500 << 30) - 1, &[7]);
     let arena = reopen();
     assert_eq!(arena.payload().read::<1>((500 << 30) - 1), [7]);
-    last.into_iter().for_each(|granule| arena.give_granules(RECORDS, granule));
+    taken.into_iter().for_each(|granule| arena.give_granules(RECORDS, granule));
     assert_eq!(arena.class_counters(Class::LARGEST).free, 1);
     assert_eq!(arena.take(LOG, Class::LARGEST, 1).map(|slot| slot.granule), Ok(MAX_GRANULES - 64));
 }

@@ -1,7 +1,7 @@
 //! Header of the slots, mirrored on the heap and written through.
 //!
 //! ```text
-//! region SLOTS
+//! space SLOTS
 //! 0   magic "CPSL"   4 version u16   6 reserved u16
 //! 8   the owner's first slot u32, 0 for none
 //! 64  a line for each of the 34 classes, and one for slots with granules of their own:
@@ -14,7 +14,7 @@ use super::id::SlotId;
 use crate::arena::GRANULE;
 use crate::bytes::u32_at;
 use crate::header::Header as Layout;
-use crate::{OS_PAGE, OpenError, Platform, Region};
+use crate::{OS_PAGE, OpenError, Platform, Space};
 
 const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 2 };
 const ROOT: u64 = 8;
@@ -55,17 +55,17 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of a region, or writes that of an empty one. `kept` is the number of granules that the arena counts.
+    /// Reads the header of a space, or writes that of an empty one. `kept` is the number of granules that the arena counts.
     ///
     /// # Errors
     /// [`OpenError`] if the header cannot be written, if its magic or version differs, or if its sums contradict the arena.
-    pub fn open(region: &Region<impl Platform>, kept: u64) -> Result<Self, OpenError> {
-        if region.is_empty() {
-            region.reserve(OS_PAGE).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(region, 0);
+    pub fn open(space: &Space<impl Platform>, kept: u64) -> Result<Self, OpenError> {
+        if space.is_empty() {
+            space.reserve(OS_PAGE).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(space, 0);
         }
-        LAYOUT.read(region, 0)?;
-        let header = region.read_with(0, |bytes: &[u8; BYTES]| {
+        LAYOUT.read(space, 0)?;
+        let header = space.read_with(0, |bytes: &[u8; BYTES]| {
             let list = |at: usize| {
                 let word = |nth: usize| u32_at(bytes, LINES as usize + LINE * at + 4 * nth);
                 List { first: word(0), last: word(1), used: word(2), chunks: word(3) }
@@ -122,10 +122,10 @@ impl Header {
     }
 
     /// Writes everything behind the magic.
-    pub fn save(&self, region: &Region<impl Platform>) {
+    pub fn save(&self, space: &Space<impl Platform>) {
         let (at, root) = self.root_line();
-        region.write(at, &root);
+        space.write(at, &root);
         let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);
-        region.write(LINES, lines.as_flattened());
+        space.write(LINES, lines.as_flattened());
     }
 }

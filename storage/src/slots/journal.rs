@@ -4,7 +4,7 @@
 //! until then their bytes may be needed again.
 
 use super::header::Header;
-use crate::{Platform, Region};
+use crate::{Platform, Raw};
 
 /// Heap bytes of an entry besides the replaced bytes, while the list doubles.
 const UNDO: u64 = 96;
@@ -35,7 +35,7 @@ impl Journal {
 
     /// Adds the `len` bytes at `at` before they are replaced.
     #[inline(never)]
-    pub fn add<P: Platform>(&mut self, payload: &Region<P>, at: u64, len: usize) {
+    pub fn add<P: Platform>(&mut self, payload: Raw<P>, at: u64, len: usize) {
         let mut old = Vec::new();
         payload.read_onto(&mut old, at, len);
         self.bytes += UNDO + old.len() as u64;

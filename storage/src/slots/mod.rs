@@ -14,7 +14,7 @@
 //!          a slot's id is its offset in the arena / 128 + 1: 32 bits reach 512 GiB
 //! slot:  0 class u8   1 state u8 (0xA5 used, 0x5A free)   2 reserved u16   4 next free slot of the chunk + 1 u32   8 the owner's bytes
 //! ```
-//! A chunk's data lie beside the arena's entries (`chunk`); the region has only the header (`header`). Names are checked in `name`.
+//! A chunk's data lie beside the arena's entries (`chunk`); the space has only the header (`header`). Names are checked in `name`.
 //!
 //! **Journal.** Between [`Slots::begin`] and [`Slots::commit`] the bytes that writes replace are kept on the heap, so that a long operation
 //! that fails in its middle can be [undone](Slots::undo) completely, and return an error instead of trapping.
@@ -40,7 +40,7 @@ pub use id::SlotId;
 
 use crate::arena::{Arena, Owner};
 use crate::pages::Pages;
-use crate::{OpenError, Platform, Region};
+use crate::{OpenError, Platform, Space};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
 use journal::Journal;
@@ -51,7 +51,7 @@ use std::cell::Cell;
 
 /// Slots in stable memory.
 pub struct Slots<P: Platform> {
-    region: Region<P>,
+    space: Space<P>,
     arena: Arena<P>,
     owner: Owner,
     header: Header,
@@ -79,15 +79,15 @@ pub struct SlotStats {
 }
 
 impl<P: Platform> Slots<P> {
-    /// Opens the slots of a region that has their header, or prepares an empty region. All memory of `owner` in the arena is theirs. The
+    /// Opens the slots of a space that has their header, or prepares an empty space. All memory of `owner` in the arena is theirs. The
     /// cost does not depend on the number of slots.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
-        let header = Header::open(&region, arena.kept_bytes(owner) / crate::arena::GRANULE)?;
+    pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
+        let header = Header::open(&space, arena.kept_bytes(owner) / crate::arena::GRANULE)?;
         Ok(Self {
-            region,
+            space,
             arena,
             owner,
             header,
@@ -138,13 +138,13 @@ impl<P: Platform> Slots<P> {
         if let Some(pages) = &mut self.changed {
             pages.add_header();
         }
-        self.region.write(at, bytes);
+        self.space.write(at, bytes);
     }
 
     /// Returns whether a growth was refused with [`GrowError::Later`](crate::GrowError) since the last
     /// [`put_off`](crate::Growth::put_off).
     pub fn is_growth_wanted(&self) -> bool {
-        self.region.is_growth_wanted()
+        self.arena.growth().is_wanted()
     }
 
     /// Starts or stops counting changed pages.

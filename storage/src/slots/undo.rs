@@ -44,7 +44,7 @@ impl<P: Platform> Slots<P> {
         if !self.reserved.get().is_nothing() {
             self.reserved.set(Reserved { other: true, ..Reserved::default() });
         }
-        self.header.save(&self.region);
+        self.header.save(&self.space);
         journal.taken.into_iter().for_each(|granule| self.give(granule));
     }
 }

@@ -30,7 +30,7 @@ pub use sweep::Slice;
 
 use crate::arena::{Arena, Class, Owner};
 use crate::pages::Pages;
-use crate::{GrowError, HashKey, OpenError, Platform, Region};
+use crate::{GrowError, HashKey, OpenError, Platform, Space};
 use bucket::{BUCKET, Entry, Head, SLOTS, next_of, search};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 
@@ -83,17 +83,17 @@ pub struct HashTable<P: Platform> {
 }
 
 impl<P: Platform> HashTable<P> {
-    /// Opens the table of a region, or creates an empty one there. Its pages are granules of the arena that `owner` takes; an owner has one
+    /// Opens the table of a space, or creates an empty one there. Its pages are granules of the arena that `owner` takes; an owner has one
     /// table. `key` is the hash key, which may be set after the table is opened.
     ///
     /// # Errors
     /// [`OpenError`]; `Corrupt` if the table has entries and the hash key is not set, because no entry could be found again.
-    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner, key: HashKey) -> Result<Self, OpenError> {
-        let pool = if region.is_empty() {
-            let created = Pool::create(region, arena, owner);
+    pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner, key: HashKey) -> Result<Self, OpenError> {
+        let pool = if space.is_empty() {
+            let created = Pool::create(space, arena, owner);
             created.map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
         } else {
-            Pool::open(region, arena, owner)?
+            Pool::open(space, arena, owner)?
         };
         if pool.header.entries > 0 && !key.is_set() {
             return Err(OpenError::Corrupt { name: pool::LAYOUT.name, why: "entries without a hash key".into() });
@@ -163,7 +163,11 @@ impl<P: Platform> HashTable<P> {
         let header = &self.pool.header;
         let buckets = (header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
         let segments = |buckets: u64| buckets.div_ceil(PAGE_BUCKETS);
-        let more = segments(buckets.max(header.buckets)) - segments(header.buckets);
+        let all = segments(buckets.max(header.buckets));
+        let more = all - segments(header.buckets);
+        if more > 0 {
+            self.pool.reserve_directory(all)?;
+        }
         // No more than one bucket in eight overflows, and fewer for small counts.
         let pages = more + count / 8 / PAGE_BUCKETS + 1;
         self.pool.arena.reserve(self.pool.owner, &[(Class::SMALLEST, pages)])

@@ -1,16 +1,16 @@
-//! Memory of a table: a region with header and directory, and pages of 128 buckets, which are granules of the arena.
+//! Memory of a table: a space with header and directory, and pages of 128 buckets, which are granules of the arena.
 //!
 //! ```text
-//! region                                                   payload of the arena
+//! space                                                   arena
 //! ┌─ header ─┬─ directory: 2^19 × u32 ─┐                   ┌─ granule ─┐     ┌─ granule ─┐
-//! │ 64 KiB   │ segment → granule + 1   │ ────────────────▶ │ 128 × 512 │ …   │ 128 × 512 │ …
+//! │ 64 bytes │ segment → granule + 1   │ ────────────────▶ │ 128 × 512 │ …   │ 128 × 512 │ …
 //! └──────────┴─────────────────────────┘                   └───────────┘     └───────────┘
 //! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 first overflow page with room u32
 //!         28 overflow buckets in use u32
 //! ```
 //! Segment `s` holds the primary buckets `128·s …`. Overflow pages have a list of their own (`overflow`).
 //!
-//! **Trust.** The directory lies in a region that only the table writes, so a search trusts it: checking the granule's entry would read one
+//! **Trust.** The directory lies in a space that only the table writes, so a search trusts it: checking the granule's entry would read one
 //! more page in each operation. A link to an overflow bucket lies in payload memory. A search trusts it too, because the owner verifies the
 //! entries that it finds, and an entry is changed only where its whole hash was found. Before anything else is written behind a link, and
 //! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
@@ -19,15 +19,14 @@ use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, bucket_of, entry_offset};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
 use crate::pages::Pages;
-use crate::{GrowError, OpenError, Platform, Region, WASM_PAGE};
+use crate::{GrowError, OpenError, Platform, Space};
 
 /// The header of a table.
-pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 3 };
+pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 4 };
 /// Buckets of a page, and of a segment.
 pub const PAGE_BUCKETS: u64 = GRANULE / BUCKET;
 const SEGMENTS: u64 = 1 << 19;
-const DIRECTORY: u64 = WASM_PAGE;
-const REGION: u64 = DIRECTORY + SEGMENTS * 4;
+const DIRECTORY: u64 = 64;
 const BUCKETS: u64 = 8;
 const ENTRIES: u64 = 16;
 const ROOM: u64 = 24;
@@ -59,7 +58,7 @@ pub struct Header {
 
 /// The memory of a table.
 pub struct Pool<P: Platform> {
-    region: Region<P>,
+    space: Space<P>,
     pub(super) arena: Arena<P>,
     pub(super) owner: Owner,
     pub header: Header,
@@ -69,14 +68,14 @@ pub struct Pool<P: Platform> {
 
 impl<P: Platform> Pool<P> {
     /// Creates a pool with its first segment, whose buckets are empty.
-    pub fn create(region: Region<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
-        let mut pool = Self { region, arena, owner, header: Header::default(), changed: None };
+    pub fn create(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
+        let mut pool = Self { space, arena, owner, header: Header::default(), changed: None };
         let first = pool.take_page()?;
-        if let Err(error) = pool.region.reserve(REGION) {
+        if let Err(error) = pool.reserve_directory(1) {
             pool.give_page(first);
             return Err(error);
         }
-        LAYOUT.write(&pool.region, 0);
+        LAYOUT.write(&pool.space, 0);
         pool.set_page(0, first);
         for bucket in 0..PAGE_BUCKETS {
             pool.set_head(pool.primary(bucket), &Head::new(0));
@@ -87,19 +86,19 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Reads the header.
-    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
-        LAYOUT.read(&region, 0)?;
+    pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
+        LAYOUT.read(&space, 0)?;
         let header = Header {
-            buckets: region.read_u64(BUCKETS),
-            entries: region.read_u64(ENTRIES),
-            room: region.read_u32(ROOM),
-            overflow_used: region.read_u32(OVERFLOW_USED),
+            buckets: space.read_u64(BUCKETS),
+            entries: space.read_u64(ENTRIES),
+            room: space.read_u32(ROOM),
+            overflow_used: space.read_u32(OVERFLOW_USED),
         };
         if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
         }
         // A damaged page does not keep the others from being opened: it is found when it is used.
-        Ok(Self { region, arena, owner, header, changed: None })
+        Ok(Self { space, arena, owner, header, changed: None })
     }
 
     /// Returns the number of pages changed since counting began; 0 while they are not counted.
@@ -113,13 +112,13 @@ impl<P: Platform> Pool<P> {
         self.note(Pages::add_header);
         let Header { buckets, entries, room, overflow_used } = self.header;
         let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32];
-        self.region.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
+        self.space.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
     }
 
     /// Writes the number of entries only.
     #[inline]
     pub fn save_entries(&self) {
-        self.region.write_u64(ENTRIES, self.header.entries);
+        self.space.write_u64(ENTRIES, self.header.entries);
     }
 
     /// Counts pages that are being changed.
@@ -168,11 +167,17 @@ impl<P: Platform> Pool<P> {
         self.arena.entry(granule.into()).is_some_and(|entry| entry.is_ok_and(taken))
     }
 
-    /// Takes the page of a segment.
-    pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
-        if segment >= SEGMENTS {
+    /// Makes room in the directory for so many segments.
+    pub fn reserve_directory(&self, segments: u64) -> Result<(), GrowError> {
+        if segments > SEGMENTS {
             return Err(GrowError::OutOfSpace);
         }
+        self.space.reserve(DIRECTORY + segments * 4)
+    }
+
+    /// Takes the page of a segment.
+    pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
+        self.reserve_directory(segment + 1)?;
         let page = self.take_page()?;
         self.set_page(segment, page);
         Ok(())
@@ -182,18 +187,19 @@ impl<P: Platform> Pool<P> {
     pub fn drop_segment(&mut self, segment: u64) {
         self.give_page(page_of(self.primary(segment * PAGE_BUCKETS)));
         self.set_page(segment, 0);
+        self.space.release(DIRECTORY + segment * 4..self.space.size());
     }
 
     fn set_page(&mut self, segment: u64, page: PageRef) {
         self.note(Pages::add_other);
-        self.region.write_u32(DIRECTORY + segment * 4, page);
+        self.space.write_u32(DIRECTORY + segment * 4, page);
     }
 
     /// Location of a primary bucket.
     #[inline]
     pub fn primary(&self, bucket: u64) -> BucketRef {
         // The arena has fewer than 2^23 granules, so neither operation overflows.
-        let page: PageRef = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4);
+        let page: PageRef = self.space.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4);
         page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
     }
 

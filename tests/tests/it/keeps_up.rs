@@ -151,7 +151,7 @@ fn an_upgrade_from_another_layout_is_refused() {
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);
     // The magics of the cells, the chain's state, the block records and a table; the version follows each.
-    for (magic, version) in [(*b"CPCE", 2u8), (*b"CPCH", 2), (*b"CPBR", 5), (*b"CPHT", 3)] {
+    for (magic, version) in [(*b"CPCE", 3u8), (*b"CPCH", 2), (*b"CPBR", 6), (*b"CPHT", 4)] {
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
         let at = at * 4_096;
         memory[at + 4] = 1;

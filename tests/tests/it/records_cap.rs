@@ -7,7 +7,7 @@ use crate::utxo::{all_ok, configure, create, set_mined};
 use coppice_interface::*;
 use coppice_tests::blocks::{id, plain};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -68,8 +68,8 @@ fn problem(world: &World, code: ProblemCode) -> Option<Problem> {
 fn records_of_one_key_leave_the_chain_its_target() {
     let world = small();
     let cap = storage(&world).max_bytes;
-    // 640 MiB minus the target, the reserve, and the thirteen buckets with which the regions besides the arena begin.
-    assert_eq!(cap, 640 * MIB - RESERVE - TARGET - 13 * 16 * MIB);
+    // 640 MiB minus the target, the reserve, and what holds neither blocks nor records.
+    assert_eq!(cap, 640 * MIB - RESERVE - TARGET - bytes_of_spaces(640 * MIB / WASM_PAGE, LOG_CLASS));
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }));
     let full = storage(&world);
     assert!(full.kept_bytes <= cap && full.kept_bytes > cap - MIB, "{full:?}");
@@ -195,20 +195,22 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
     let target = |bytes: u64| {
         world.coppice.set_policy(PrunePolicyArg { target_bytes: Some(bytes), ..PrunePolicyArg::default() }).unwrap();
     };
-    // The last target is the greatest that fits: a bucket more stays free.
-    for (bytes, cap) in [(2 * TARGET, by_default - TARGET), (0, (640 * MIB - RESERVE) / 2), (351 * MIB, 17 * MIB)] {
+    let most = greatest_target(640 * MIB / WASM_PAGE, LOG_CLASS, 0);
+    let beside = by_default + TARGET - most;
+    assert!(beside < MIB);
+    for (bytes, cap) in [(2 * TARGET, by_default - TARGET), (0, (640 * MIB - RESERVE) / 2), (most, beside)] {
         target(bytes);
         assert_eq!(storage(&world).max_bytes, cap, "with a target of {bytes}");
     }
-    let more = PrunePolicyArg { target_bytes: Some(352 * MIB), ..PrunePolicyArg::default() };
+    let more = PrunePolicyArg { target_bytes: Some(most + MIB), ..PrunePolicyArg::default() };
     let refused = world.coppice.operator().set_prune_policy(&more).answer().unwrap_err();
-    assert!(refused.to_string().contains(&format!("{} at most", 351 * MIB)), "{refused}");
-    let half = UtxoSettingsChange { max_utxo_bytes: Some(18 * MIB), ..Default::default() };
+    assert!(refused.to_string().contains(&format!("{most} at most")), "{refused}");
+    let half = UtxoSettingsChange { max_utxo_bytes: Some(beside + 1), ..Default::default() };
     let refused = configure(&world.coppice, half).unwrap_err();
     assert!(refused.to_string().starts_with("max_utxo_bytes: "), "{refused}");
-    assert_eq!(large(5), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 17 * MIB })));
+    assert_eq!(large(5), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: beside })));
     world.coppice.upgrade();
-    assert_eq!(storage(&world).max_bytes, 17 * MIB);
+    assert_eq!(storage(&world).max_bytes, beside);
     target(TARGET);
     assert!(large(5).is_ok());
 }

@@ -140,7 +140,7 @@ fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
     for number in [0, 3, 5, DUE - 1] {
         let (access, count) = own[number as usize];
         // Every place of one block, and some places of the others.
-        for n in (1..=count).filter(|&n| number == 3 || n % 8 == 1 || n == count) {
+        for n in (1..=count).filter(|&n| number == 3 || n % 7 == 1 || n == count) {
             let what = format!("block {number}, place {n} of {count} from {access:?}");
             host.restore(&start);
             host.faults().clear();

@@ -357,7 +357,8 @@ fn an_output_that_is_reassigned_to_its_own_hash_is_frozen_until_a_height() {
 fn a_cap_on_memory_refuses_records_and_loses_none() {
     let coppice = Coppice::new();
     let pages = coppice.storage().billed_bytes / 65_536;
-    let cap = ConfigChange { max_stable_pages: Some(pages.max(5_120)), ..ConfigChange::default() };
+    let utxo = Some(UtxoSettingsChange { max_utxo_bytes: Some(1 << 40), ..UtxoSettingsChange::default() });
+    let cap = ConfigChange { max_stable_pages: Some(pages.max(1_024)), utxo, ..ConfigChange::default() };
     coppice.operator().set_config(&cap).answer().unwrap();
     let mut made = 0;
     let refused = (0..200_000u64).step_by(400).find_map(|first| {

@@ -197,6 +197,16 @@ fn all_queries_are_searched_for_the_balance() {
     }
 }
 
+/// Takes all memory, and more in a tick, which defers its growth.
+fn want_memory() {
+    native::with(|world| world.liquid_cycles = 1 << 100);
+    memory::set_max_pages(memory::billed_pages());
+    let take = || memory::arena().unwrap().take_granules(crate::storage::owners::KEY_INDEX, 1);
+    while take().is_ok() {}
+    memory::set_max_pages(u64::MAX);
+    assert_eq!(memory::growth(|growth| growth.put_off(take)), Err(memory::GrowError::Later));
+}
+
 #[test]
 fn public_replies_do_not_reveal_the_balance() {
     fresh();
@@ -210,6 +220,7 @@ fn public_replies_do_not_reveal_the_balance() {
     let mut not_grown = 0;
     // Distinct digits that occur in no other number.
     for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
+        want_memory();
         native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
         let missing = |liquid: u128| 100_000_000_000_000 - liquid;
         fail_to_preserve(UtxoRefusal::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));

@@ -83,7 +83,7 @@ fn refused_memory_changes_nothing_and_a_repeated_call_goes_on() {
                         assert_eq!(w.seen(&all), before);
                     }
                     refusals += 1;
-                    memory::manager().set_max_pages(memory::billed_pages() + 2_048);
+                    memory::set_max_pages(memory::billed_pages() + 2_048);
                 }
                 Err(error) => panic!("{error}"),
             }

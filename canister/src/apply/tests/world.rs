@@ -5,7 +5,6 @@ use crate::chain::{Admission, ChainStore};
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
-use crate::storage::places;
 use crate::testing::{hash, hash_key};
 use crate::utxo::{Ahead, Call, Order, UtxoStore};
 use candid::Principal;
@@ -80,8 +79,7 @@ impl World {
     }
 
     fn open(settings: UtxoSettings) -> Self {
-        let cells = Rc::new(memory::region(memory::CELLS));
-        cells.reserve(places::END).unwrap();
+        let cells = Rc::new(crate::testing::space(memory::CELLS));
         let arena = memory::arena().unwrap();
         Self {
             chain: ChainStore::open(Rc::clone(&cells), Class::of_size(CLASS).unwrap(), hash_key()).unwrap(),
@@ -94,9 +92,9 @@ impl World {
 
     /// Opens the stores as after an upgrade.
     pub fn reopen(&mut self) {
-        let pages = memory::manager().max_pages();
+        let pages = memory::max_pages();
         memory::forget();
-        memory::manager().set_max_pages(pages);
+        memory::set_max_pages(pages);
         *self = Self::open(self.settings.clone());
     }
 

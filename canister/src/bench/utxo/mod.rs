@@ -21,7 +21,6 @@ use crate::utxo::{Ahead, Body, Call, Draft, UtxoStore};
 use candid::CandidType;
 use coppice_interface::*;
 use ic_cdk::update;
-use ic_stable_structures::Memory as _;
 use records::Records;
 use rows::Rows;
 use serde::Deserialize;
@@ -143,7 +142,7 @@ fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
 /// Bytes of memory that the records take.
 #[update(guard = "access::bench")]
 fn bench_utxo_bytes(side: Side) -> Result<u64, String> {
-    let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench(at).size() * WASM_PAGE).sum();
+    let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench(at).size()).sum();
     Ok(match side {
         Side::Coppice => read(|state| state.utxo.used_bytes()),
         Side::Records => of_peer(records::MEMORIES),

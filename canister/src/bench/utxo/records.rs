@@ -2,7 +2,7 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, Peer, RETENTION};
-use crate::storage::memory::{self, BenchMemory};
+use crate::storage::memory::{self, Space};
 use coppice_interface::Spend;
 use ic_stable_structures::{StableBTreeMap, Storable, storable::Bound};
 use serde::{Deserialize, Serialize};
@@ -59,10 +59,10 @@ pub const MEMORIES: RangeInclusive<u8> = 1..=4;
 type IndexKey = [u8; 36];
 
 pub struct Records {
-    records: StableBTreeMap<[u8; 32], Plain, BenchMemory>,
-    unmined: StableBTreeMap<IndexKey, (), BenchMemory>,
-    delete_at: StableBTreeMap<IndexKey, (), BenchMemory>,
-    _preserve: StableBTreeMap<IndexKey, (), BenchMemory>,
+    records: StableBTreeMap<[u8; 32], Plain, Space>,
+    unmined: StableBTreeMap<IndexKey, (), Space>,
+    delete_at: StableBTreeMap<IndexKey, (), Space>,
+    _preserve: StableBTreeMap<IndexKey, (), Space>,
 }
 
 fn index_key(height: u32, txid: &[u8; 32]) -> IndexKey {

@@ -6,7 +6,7 @@
 
 use super::transaction::Transaction;
 use super::{HEIGHT, Peer, RETENTION};
-use crate::storage::memory::{self, BenchMemory};
+use crate::storage::memory::{self, Space};
 use coppice_interface::Spend;
 use ic_stable_structures::StableBTreeMap;
 use std::ops::Bound::{Excluded, Included};
@@ -37,7 +37,7 @@ const IS_SPENT: usize = 68;
 const OUTPUT: usize = 69;
 
 type Head = [u8; HEAD];
-type Map<K, V> = StableBTreeMap<K, V, BenchMemory>;
+type Map<K, V> = StableBTreeMap<K, V, Space>;
 
 /// A height and a transaction's key.
 type Due = [u8; 12];

@@ -14,7 +14,7 @@ mod reset;
 mod sweep;
 mod transit;
 
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header as Layout;
@@ -102,7 +102,7 @@ numbers! {
 
 impl ChainState {
     /// Reads the cell; a cell that was never written is an empty chain.
-    pub fn load(cells: &Region) -> Result<Self, String> {
+    pub fn load(cells: &Space) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(Self::default());
@@ -126,7 +126,7 @@ impl ChainState {
     }
 
     /// Writes the cell.
-    pub fn save(&self, cells: &Region) {
+    pub fn save(&self, cells: &Space) {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[6] = u8::from(self.started);
@@ -187,8 +187,7 @@ mod tests {
     fn chain_state_has_the_documented_layout() {
         native::reset();
         memory::forget();
-        let cells = memory::region(memory::CELLS);
-        cells.reserve(places::END).unwrap();
+        let cells = crate::testing::space(memory::CELLS);
         let word = |i: usize| 1_000 + i as u64;
         let state = ChainState {
             started: true,
@@ -237,8 +236,7 @@ mod tests {
     fn unwritten_cell_is_an_empty_chain_and_a_written_one_reads_back() {
         native::reset();
         memory::forget();
-        let cells = memory::region(memory::CELLS);
-        cells.reserve(places::END).unwrap();
+        let cells = crate::testing::space(memory::CELLS);
         assert_eq!(ChainState::load(&cells).unwrap(), ChainState::default());
         let state = ChainState { started: true, oldest: 5, next: 100, highest: 103, ..ChainState::default() };
         state.save(&cells);

@@ -10,7 +10,7 @@
 use crate::chain::draft::Draft;
 use crate::chain::records::Hash;
 use crate::chunks::Chunks;
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::segments::Segment;
@@ -59,7 +59,7 @@ impl Upload {
         UploadProgress { chunks: self.chunks().count() as u32, missing: self.missing }
     }
 
-    pub(super) fn save(&self, cells: &Region) {
+    pub(super) fn save(&self, cells: &Space) {
         let mut b = [0; HEADER];
         let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
         let (hash, parent) = (self.draft.hash.as_slice(), self.draft.parent.as_slice());
@@ -84,7 +84,7 @@ impl Upload {
         cells.write(places::UPLOAD, &b);
     }
 
-    pub(super) fn load(cells: &Region) -> Option<Self> {
+    pub(super) fn load(cells: &Space) -> Option<Self> {
         let b: [u8; HEADER] = cells.read(places::UPLOAD);
         if LAYOUT.check(&array_at(&b, 0)).is_err() || b[6] != 1 {
             return None;
@@ -115,7 +115,7 @@ pub(in crate::chain) fn uploaded_range(start: u64, draft: &Draft, segment: Segme
 }
 
 /// Refuses a cell that was not written by this code.
-pub(in crate::chain) fn check(cells: &Region) -> Result<(), String> {
+pub(in crate::chain) fn check(cells: &Space) -> Result<(), String> {
     let header: [u8; HEADER] = cells.read(places::UPLOAD);
     if header != [0; HEADER] && Upload::load(cells).is_none() {
         return Err(format!("open upload: magic {:?}, version {}", &header[..4], header[4]));
@@ -124,6 +124,6 @@ pub(in crate::chain) fn check(cells: &Region) -> Result<(), String> {
 }
 
 /// Empties the cell.
-pub(in crate::chain) fn clear(cells: &Region) {
+pub(in crate::chain) fn clear(cells: &Space) {
     cells.write(places::UPLOAD, &[0; HEADER]);
 }

@@ -10,7 +10,7 @@ use super::cell::uploaded_range;
 use crate::chain::draft::Draft;
 use crate::chain::store::ChainStore;
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use coppice_interface::UploadError;
 use coppice_interface::segments::Segment;
@@ -36,7 +36,7 @@ pub(in crate::chain) struct Verified {
 }
 
 impl Verified {
-    fn load(cells: &Region) -> Result<Self, UploadError> {
+    fn load(cells: &Space) -> Result<Self, UploadError> {
         let [segments] = cells.read(AT);
         let offset = cells.read_u64(AT + 8);
         let mut state = SerializedState::<Sha256>::default();
@@ -49,7 +49,7 @@ impl Verified {
     }
 
     /// Writes the cell.
-    pub fn save(&self, cells: &Region) {
+    pub fn save(&self, cells: &Space) {
         cells.write(AT, &[self.segments]);
         cells.write_u64(AT + 8, self.offset);
         cells.write(STATE, &self.hasher.serialize());

@@ -128,7 +128,7 @@ fn a_queue_without_rows_has_no_memory() {
     assert_eq!(queue.status().stores.len(), 6);
     assert_eq!(queue.list(&ListBlobDeletions::default()).rows, []);
     queue.tick(NOW);
-    assert!(memory::region(memory::DELETIONS).is_empty());
+    assert!(crate::testing::space(memory::DELETIONS).is_empty());
 }
 
 #[test]

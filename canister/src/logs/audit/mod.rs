@@ -11,12 +11,11 @@
 //! | unchanged | 500 | that were refused or changed nothing: they are counted only |
 //!
 //! An entry is written in the message that makes the change, so that neither exists without the other: a trap undoes both. Writing an entry
-//! cannot fail, because the memory of the rings is reserved at installation, and texts are cut.
+//! cannot fail, because a ring that gets no memory replaces its oldest entry early, and texts are cut.
 //!
 //! ```text
 //! cell: 0 magic "CPAU"  4 version u16  6 reserved u16  8 entries ever written u64
 //!       16 of them in the rings of admins, operators and unchanged u64 × 3  40 reserved, up to 4,096
-//!       then the slots of the rings, one ring after the other (`ring.rs`)
 //! ```
 
 mod entry;
@@ -28,7 +27,7 @@ pub use entry::Call;
 pub use fields::{Change, Fields, changes, field, fields};
 
 use crate::storage::OpenError;
-use crate::storage::memory::Region;
+use crate::storage::memory::{self, Space};
 use crate::storage::places;
 use coppice_interface::AuditPage;
 use coppice_storage::bytes::{array_at, u64_at};
@@ -38,7 +37,7 @@ use head::Head;
 use ring::Ring;
 use std::rc::Rc;
 
-const LAYOUT: Header = Header { name: "audit log", magic: *b"CPAU", version: 2 };
+const LAYOUT: Header = Header { name: "audit log", magic: *b"CPAU", version: 3 };
 /// Bytes of the header.
 const HEADER: usize = 40;
 /// The ring of admins' changes.
@@ -56,7 +55,7 @@ const DEFAULT_PAGE: u32 = 100;
 
 /// The three rings.
 pub struct AuditLog {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     /// Entries ever written.
     written: u64,
     rings: [Ring; 3],
@@ -67,14 +66,18 @@ impl AuditLog {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(cells: Rc<Region>) -> Result<Self, OpenError> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, OpenError> {
         let header: [u8; HEADER] = cells.read(places::AUDIT);
         if header != [0; HEADER] {
             LAYOUT.check(&array_at(&header, 0))?;
         }
         let word = |which: usize| u64_at(&header, 8 + 8 * which);
-        let ring = |which: usize| Ring { place: places::AUDIT_RINGS[which], written: word(1 + which) };
-        let rings = std::array::from_fn(ring);
+        let ring = |which: usize| -> Result<Ring, OpenError> {
+            let space = memory::space(memory::AUDIT[which])?;
+            let slots = memory::Ring::open(space, places::AUDIT_LEN, places::AUDIT_LENS[which])?;
+            Ok(Ring { slots, written: word(1 + which) })
+        };
+        let rings = [ring(ADMINS)?, ring(OPERATORS)?, ring(UNCHANGED)?];
         Ok(Self { cells, written: word(0), rings })
     }
 
@@ -86,12 +89,12 @@ impl AuditLog {
             (false, false) => OPERATORS,
         };
         let ring = &mut self.rings[which];
-        let joined = ring.find(&self.cells, call).map(|(head, mut entry)| {
+        let joined = ring.find(call).map(|(head, mut entry)| {
             entry.add(call, changes.clone());
             (head, entry)
         });
         // A flood of changes by one key fills four entries an hour, so it does not overwrite entries of others.
-        let may_join = |entry: &Entry| entry.has_room() || ring.count(&self.cells, call) >= IN_AN_HOUR;
+        let may_join = |entry: &Entry| entry.has_room() || ring.count(call) >= IN_AN_HOUR;
         let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
             let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };
             self.written += 1;
@@ -99,7 +102,7 @@ impl AuditLog {
             entry.add(call, changes);
             (head, entry)
         });
-        ring.write(&self.cells, &head, &entry.encode());
+        ring.write(&head, &entry.encode());
         let words = [self.written].into_iter().chain(self.rings.iter().map(|ring| ring.written));
         let header: Vec<u8> = LAYOUT.encode().into_iter().chain(words.flat_map(u64::to_le_bytes)).collect();
         self.cells.write(places::AUDIT, &header);
@@ -110,7 +113,7 @@ impl AuditLog {
     pub fn page(&self, cursor: Option<u64>, limit: u32) -> AuditPage {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
         let older = |head: &Head| cursor.is_none_or(|cursor| head.number < cursor);
-        let mut rings = self.rings.each_ref().map(|ring| (ring, ring.heads(&self.cells).filter(older).peekable()));
+        let mut rings = self.rings.each_ref().map(|ring| (ring, ring.heads().filter(older).peekable()));
         let mut entries = Vec::new();
         loop {
             let newest = rings.iter_mut().filter_map(|(ring, heads)| Some((heads.peek()?.number, ring, heads)));
@@ -121,7 +124,7 @@ impl AuditLog {
                 return AuditPage { entries, cursor: Some(number + 1) };
             }
             let head = heads.next();
-            entries.extend(head.and_then(|head| Some(ring.entry(&self.cells, &head)?.shown(&head))));
+            entries.extend(head.and_then(|head| Some(ring.entry(&head)?.shown(&head))));
         }
     }
 }

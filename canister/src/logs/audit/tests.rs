@@ -12,8 +12,7 @@ use ring::HOUR;
 const NOON: u64 = 100 * HOUR;
 
 fn log() -> AuditLog {
-    let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(places::END).unwrap();
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     AuditLog::open(cells).unwrap()
 }
 
@@ -194,21 +193,21 @@ fn full_entry_starts_another_up_to_four_in_an_hour() {
 fn damaged_entry_is_left_out_and_another_version_is_refused() {
     let mut audit = fresh();
     (0..5).for_each(|hour| audit.note(true, &call(1, "set", hour * HOUR), vec![change("a", "1", "2")]));
-    let cells = memory::region(memory::CELLS);
-    let slot = audit.rings[ADMINS].place.slot(2);
+    let (cells, entries) = (crate::testing::space(memory::CELLS), crate::testing::space(memory::AUDIT[ADMINS]));
+    let slot = audit.rings[ADMINS].slots.slot(2);
     // Damage to the number, the length and the entry.
     for (byte, wrong) in [(0, 9), (34, 1), (36, 0xFF)] {
-        let [right] = cells.read(slot + byte);
-        cells.write(slot + byte, &[wrong]);
+        let [right] = entries.read(slot + byte);
+        entries.write(slot + byte, &[wrong]);
         assert_eq!(numbers(&audit), [4, 3, 1, 0], "byte {byte}");
         audit.note(true, &call(1, "set", 4 * HOUR), vec![change("a", "1", "2")]);
-        cells.write(slot + byte, &[right]);
+        entries.write(slot + byte, &[right]);
     }
     assert_eq!(numbers(&audit).len(), 5);
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (5, 1)] {
         let [right] = cells.read(places::AUDIT + byte);
         cells.write(places::AUDIT + byte, &[wrong]);
-        assert!(AuditLog::open(Rc::new(memory::region(memory::CELLS))).is_err(), "byte {byte}");
+        assert!(AuditLog::open(Rc::new(crate::testing::space(memory::CELLS))).is_err(), "byte {byte}");
         cells.write(places::AUDIT + byte, &[right]);
     }
 }
@@ -220,17 +219,17 @@ fn the_layout_is_what_it_was() {
     audit.note(true, &call(1, "set", 0x0102), vec![change("a", "1", "2")]);
     audit.note(false, &call(1, "set", 0x0102), vec![change("a", "1", "2")]);
     audit.note(false, &call(1, "set", 0x0102), vec![]);
-    let cells = memory::region(memory::CELLS);
-    assert_eq!((places::AUDIT, places::HISTORY), (2_568_192, 12_812_288));
+    let cells = crate::testing::space(memory::CELLS);
+    assert_eq!((places::AUDIT, places::HISTORY), (184_320, 188_416));
     let header: [u8; HEADER] = cells.read(places::AUDIT);
-    assert_eq!(header[..16], *b"CPAU\x02\0\0\0\x03\0\0\0\0\0\0\0");
+    assert_eq!(header[..16], *b"CPAU\x03\0\0\0\x03\0\0\0\0\0\0\0");
     assert_eq!(header[16..].chunks(8).map(|written| written[0]).collect::<Vec<_>>(), [1, 1, 1]);
-    let slots = [2_572_288, 2_572_288 + 1_000 * 4_096, 2_572_288 + 2_000 * 4_096];
-    for (number, slot) in slots.into_iter().enumerate() {
-        let head: [u8; 36] = cells.read(slot);
+    for (number, space) in memory::AUDIT.into_iter().enumerate() {
+        let (entries, slot) = (crate::testing::space(space), 4_096);
+        let head: [u8; 36] = entries.read(slot);
         assert_eq!((head[..8].to_vec(), head[8], head[16], head[17]), (vec![0; 8], number as u8, 2, 1));
         assert_eq!(head[24..32], call(1, "set", 0).key().to_le_bytes());
-        let entry: [u8; 256] = cells.read(slot + 36);
+        let entry: [u8; 256] = entries.read(slot + 36);
         let len = usize::from(u16::from_le_bytes([head[32], head[33]]));
         let entry: ciborium::Value = ciborium::from_reader(&entry[..len]).unwrap();
         let names: Vec<&str> = entry.as_map().unwrap().iter().map(|(name, _)| name.as_text().unwrap()).collect();

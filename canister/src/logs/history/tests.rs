@@ -103,7 +103,7 @@ fn a_damaged_sample_is_left_out() {
         at(T + 60 * minute);
         mutate(sampling::note);
     }
-    let cells = memory::region(memory::CELLS);
+    let cells = crate::testing::space(memory::CELLS);
     cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
     cells.write(Span::Day.address(T + 120), &(T + 180).to_le_bytes());
     assert_eq!(times(Span::Day, T + 240), [T, T + 180, T + 240]);
@@ -136,7 +136,7 @@ fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem()
 
 #[test]
 fn the_layout_is_what_it_was() {
-    assert_eq!((places::HISTORY, places::SAMPLES.at, places::COARSE_SAMPLES.at), (12_812_288, 12_816_384, 12_908_544));
+    assert_eq!((places::HISTORY, places::SAMPLES.at, places::COARSE_SAMPLES.at), (188_416, 196_608, 288_768));
     let sample = Sample {
         at: 1,
         kept_bytes: 2,
@@ -157,7 +157,7 @@ fn the_layout_is_what_it_was() {
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 60);
     mutate(sampling::note);
-    let cells = memory::region(memory::CELLS);
+    let cells = crate::testing::space(memory::CELLS);
     let header: [u8; 24] = cells.read(places::HISTORY);
     let begin = [&b"CPHI\x01\0\0\0"[..], &0u64.to_le_bytes(), &(T + 60).to_le_bytes()].concat();
     assert_eq!(header.as_slice(), begin);

@@ -41,11 +41,15 @@ fn lasting_conditions_are_logged_once() {
         assert_eq!(lines("a timer is overdue; woken"), said);
     }
     for said in [1, 2] {
+        // More than the raw memory that is there.
+        let bytes = memory::billed_pages() * memory::WASM_PAGE;
+        let space = crate::testing::space(memory::DELETIONS);
+        assert!(memory::growth(|growth| growth.put_off(|| space.reserve(bytes))).is_err());
         let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
         (0..200).for_each(|_| mutate(grow));
         assert_eq!(lines("cannot be grown: cycles are missing"), said);
         native::with(|world| world.liquid_cycles = liquid);
         mutate(grow);
-        memory::region(memory::DELETIONS).reserve(1).unwrap();
+        space.reserve(bytes).unwrap();
     }
 }

@@ -188,7 +188,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
         );
     }
     // The target suffices, and memory does not.
-    let pages = memory::manager().max_pages() + (target - marks.target).div_ceil(WASM_PAGE);
+    let pages = memory::growth(coppice_storage::Growth::max_pages) + (target - marks.target).div_ceil(WASM_PAGE);
     let action = Action::new(
         "Raise max_stable_pages.",
         Command::call("set_config", format!("(record {{ max_stable_pages = opt {pages} }})")),

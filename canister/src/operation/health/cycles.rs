@@ -6,8 +6,10 @@ use crate::state::State;
 use crate::storage::memory::{self, GrowError, WASM_PAGE};
 use coppice_interface::{ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
 
-/// Buckets of memory that must be affordable in advance.
-pub(super) const AHEAD_BUCKETS: u64 = 4;
+/// Pages of memory that must be affordable in advance: 64 MiB, or an eighth of a small canister's cap.
+pub(super) fn ahead(max_stable_pages: u64) -> u64 {
+    (max_stable_pages / 8).min(1_024)
+}
 
 /// Adds findings about cycles: too few for pruning, feeding, an upgrade, timers or memory growth.
 pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
@@ -43,8 +45,9 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         None
     };
     found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
-    let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
-    match memory::manager().growth().refusal(pages, crate::platform::timer_call_cycles()) {
+    let pages = ahead(state.config.max_stable_pages);
+    let mib = (pages * WASM_PAGE) >> 20;
+    match memory::growth(|growth| growth.refusal(pages, crate::platform::timer_call_cycles())) {
         Some(GrowError::LowCycles { .. }) => {
             let message = format!(
                 "cycles are missing for stable memory to grow by {mib} MiB: calls that need more memory will be refused"

@@ -1,10 +1,10 @@
 //! Findings about memory that is nearly full: of the canister, of records, of external transactions.
 
-use super::cycles::AHEAD_BUCKETS;
+use super::cycles::ahead;
 use super::finding::{Finding, finding};
 use crate::state::State;
 use crate::storage::blob::Class;
-use crate::storage::memory::{self, WASM_PAGE};
+use crate::storage::memory;
 use crate::storage::owners;
 use coppice_interface::ProblemCode;
 
@@ -17,7 +17,7 @@ const LEFT: u64 = 20;
 /// of the chain counts as left.
 pub(super) fn cap(state: &State) -> Option<Finding> {
     let (billed, cap) = (memory::billed_pages(), state.config.max_stable_pages);
-    let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed));
+    let left = cap.saturating_sub(billed);
     let class = state.chain.log_class();
     let reusable = state.blobs.arena().available(class) * class.granules();
     let worded = |code, what: &str| {
@@ -27,10 +27,8 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
         finding(code, message)
     };
     match left {
-        _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => {
-            Some(worded(ProblemCode::MemoryAtCap, "has reached"))
-        }
-        _ if left.saturating_add(reusable) < (AHEAD_BUCKETS * bucket).max(cap / LEFT) => {
+        _ if left < ahead(cap) / 4 && reusable < ahead(cap) => Some(worded(ProblemCode::MemoryAtCap, "has reached")),
+        _ if left.saturating_add(reusable) < ahead(cap).max(cap / LEFT) => {
             Some(worded(ProblemCode::MemoryNearCap, "comes near"))
         }
         _ => None,
@@ -45,7 +43,7 @@ pub(super) fn records(state: &State) -> Option<Finding> {
     let left = cap.saturating_sub(kept);
     let rows_left = most_rows.saturating_sub(rows);
     // Only near a cap, because each sample calls this and reading the slots' statistics takes 5,000 instructions.
-    if left >= (cap / LEFT).max(memory::BUCKET) && (rows == 0 || rows_left > 0 && rows_left >= most_rows / LEFT) {
+    if left >= (cap / LEFT).max(4 * FREE) && (rows == 0 || rows_left > 0 && rows_left >= most_rows / LEFT) {
         return None;
     }
     let storage = state.utxo.storage();
@@ -61,7 +59,7 @@ pub(super) fn records(state: &State) -> Option<Finding> {
         false => return None,
         _ if left < FREE && free < FREE => (ProblemCode::RecordsFull, memory("have reached")),
         _ if rows > 0 && rows_left == 0 => (ProblemCode::RecordsFull, queue("has reached")),
-        _ if left.saturating_add(free) < (cap / LEFT).max(memory::BUCKET) => {
+        _ if left.saturating_add(free) < (cap / LEFT).max(4 * FREE) => {
             (ProblemCode::RecordsNearFull, memory("come near"))
         }
         _ if rows > 0 && rows_left < most_rows / LEFT => (ProblemCode::RecordsNearFull, queue("comes near")),

@@ -52,7 +52,7 @@ use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::logs::audit::{Fields, field};
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::Region;
+use crate::storage::memory::Space;
 use crate::storage::places;
 use coppice_interface::{PrunePolicy, WaterMarks};
 use coppice_storage::cell::Cell;
@@ -82,7 +82,7 @@ pub struct Damage<'a> {
 
 /// Policy and progress.
 pub struct Pruner {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
     stored: Stored,
     /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
@@ -102,7 +102,7 @@ impl Pruner {
     ///
     /// # Errors
     /// A sentence that names the fault of the cell.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
         let rates = Rates::default();
         Ok(Self {

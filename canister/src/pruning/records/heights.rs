@@ -147,7 +147,7 @@ impl UtxoPruner {
             self.stored.last_completed = Some(job.clone());
         }
         let most = self.stored.settings.max_job_history;
-        self.stored.ended.push(&self.cells, &job, most);
+        self.stored.ended.push(&self.ended, &job, most);
         job
     }
 

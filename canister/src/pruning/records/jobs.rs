@@ -1,9 +1,8 @@
-//! Ring of ended jobs in stable memory: ending a job costs the same however many there are. Job number `n`, counted by [`Ended`], lies in
-//! slot `n` modulo the ring's 1,000, as CBOR in a cell of its own.
+//! Ring of ended jobs in stable memory: ending a job costs the same however many there are. Each job is CBOR in a cell of its own.
 
 use crate::logs;
-use crate::storage::memory::Region;
-use crate::storage::places::JOBS;
+use crate::storage::memory::Ring;
+use crate::storage::places::JOB_LEN;
 use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -24,14 +23,15 @@ pub struct Ended {
     oldest: u64,
 }
 
-fn slot_of(which: u64) -> Cell {
-    Cell { at: JOBS.slot(which), capacity: JOBS.len, header: HEADER }
+fn slot_of(ring: &Ring, which: u64) -> Cell {
+    Cell { at: ring.slot(which), capacity: JOB_LEN, header: HEADER }
 }
 
 impl Ended {
     /// Adds a job; forgets the oldest jobs above `most`.
-    pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
-        if let Err(why) = slot_of(self.count).save(cells, job) {
+    pub fn push(&mut self, ring: &Ring, job: &UtxoPruneJob, most: u32) {
+        ring.make_room(self.count);
+        if let Err(why) = slot_of(ring, self.count).save(ring.space(), job) {
             logs::error(&format!("job {}: {why}", job.id));
         }
         self.count += 1;
@@ -44,32 +44,32 @@ impl Ended {
     }
 
     /// Returns the jobs that ended before job number `before`, newest first.
-    fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
-        let kept = self.oldest..before.min(self.count);
-        kept.rev().filter_map(|which| Some((which, slot_of(which).load(cells).ok()??)))
+    fn backwards(self, ring: &Ring, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
+        let kept = self.oldest.max(ring.kept(self.count).start)..before.min(self.count);
+        kept.rev().filter_map(move |which| Some((which, slot_of(ring, which).load(ring.space()).ok()??)))
     }
 
     /// Returns a job by id if it is among the last ten that ended.
-    pub fn find(self, cells: &Region, id: u64) -> Option<UtxoPruneJob> {
-        self.backwards(cells, u64::MAX).take(10).map(|(_, job)| job).find(|job| job.id == id)
+    pub fn find(self, ring: &Ring, id: u64) -> Option<UtxoPruneJob> {
+        self.backwards(ring, u64::MAX).take(10).map(|(_, job)| job).find(|job| job.id == id)
     }
 
     /// Returns the job that ended last.
-    pub fn last(self, cells: &Region) -> Option<UtxoPruneJob> {
-        self.backwards(cells, u64::MAX).next().map(|(_, job)| job)
+    pub fn last(self, ring: &Ring) -> Option<UtxoPruneJob> {
+        self.backwards(ring, u64::MAX).next().map(|(_, job)| job)
     }
 
     /// Returns a page of jobs, newest first. The first page starts with all `active` jobs, whatever the limit.
     pub fn page(
         self,
-        cells: &Region,
+        ring: &Ring,
         active: impl Iterator<Item = UtxoPruneJob>,
         cursor: Option<u64>,
         limit: u32,
     ) -> UtxoPruneJobPage {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
         let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
-        let mut ended = self.backwards(cells, cursor.unwrap_or(u64::MAX)).peekable();
+        let mut ended = self.backwards(ring, cursor.unwrap_or(u64::MAX)).peekable();
         let mut next = self.count;
         while jobs.len() < limit
             && let Some((which, job)) = ended.next()

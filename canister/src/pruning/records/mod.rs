@@ -58,7 +58,8 @@ mod walk;
 
 use crate::platform;
 pub use crate::pruning::records::settings::Settings;
-use crate::storage::memory::Region;
+use crate::storage::memory::{self, Ring, Space};
+use crate::storage::places;
 use crate::utxo::Cursor;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
@@ -79,7 +80,9 @@ const MAX_PASSED_OVER: usize = 50;
 
 /// State of the pruner: heights, jobs and the run.
 pub struct UtxoPruner {
-    cells: Rc<Region>,
+    cells: Rc<Space>,
+    /// The ended jobs.
+    ended: Ring,
     stored: Stored,
     /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
@@ -94,9 +97,10 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// A sentence that names the fault of the cell.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
-        Ok(Self { cells, stored, ticks: 0, next_tick_ns: 0, paused: false })
+        let ended = Ring::open(memory::space(memory::JOBS)?, places::JOB_LEN, places::JOBS_LEN)?;
+        Ok(Self { cells, ended, stored, ticks: 0, next_tick_ns: 0, paused: false })
     }
 
     fn save(&self) {

@@ -86,7 +86,7 @@ impl UtxoPruner {
     /// Returns a page of jobs: the pending and the running one, then the ended ones, newest first.
     pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
-        self.stored.ended.page(&self.cells, active, cursor, limit)
+        self.stored.ended.page(&self.ended, active, cursor, limit)
     }
 
     /// Returns the full status for operators.
@@ -111,7 +111,7 @@ impl UtxoPruner {
             unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),
             pending: stored.pending.clone(),
             running: stored.running.clone(),
-            last_job: stored.ended.last(&self.cells),
+            last_job: stored.ended.last(&self.ended),
             blocked_by: stored.blocked_by.clone(),
             set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
             passed_over: stored.passed_over.iter().map(passed_over).collect(),

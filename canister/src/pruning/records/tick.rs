@@ -91,7 +91,7 @@ impl UtxoPruner {
         self.work(records, u64::MAX, None);
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
-        Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
+        Ok(still.or_else(|| self.stored.ended.find(&self.ended, job.id)).unwrap_or(job))
     }
 
     /// Makes an operator's job, or returns the one that covers the height, and leaves its work to ticks.

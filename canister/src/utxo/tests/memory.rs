@@ -15,7 +15,7 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
 /// Returns every byte of every slot, and the slots' header.
 fn bytes(_: &World) -> Vec<u8> {
     let mut bytes = bytes_of(owners::RECORDS);
-    let header = memory::region(memory::UTXO_SLOTS);
+    let header = crate::testing::space(memory::UTXO_SLOTS);
     header.read_onto(&mut bytes, 0, 4_096);
     bytes
 }

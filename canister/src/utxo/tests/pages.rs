@@ -287,12 +287,12 @@ fn each_producer_has_its_own_upload() {
         open(&mut w, by, by).unwrap();
     }
     w.store.uploads.abort(&mut w.blobs, &tx(2).id(), of(2)).unwrap();
-    let cells = memory::region(memory::CELLS);
+    let cells = crate::testing::space(memory::CELLS);
     w.reopen();
     assert_eq!(w.store.uploads.list(60).len(), 2);
     let [version] = cells.read(places::TRANSACTION_PLACES + 4);
     cells.write(places::TRANSACTION_PLACES + 4, &[version + 1]);
-    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), hash_key()).is_err());
+    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(crate::testing::space(memory::CELLS)), hash_key()).is_err());
 }
 
 /// Pages begin with the first page, whichever output is asked for, and continue at the cursor.

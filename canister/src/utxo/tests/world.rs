@@ -3,7 +3,6 @@
 use crate::platform::native;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
-use crate::storage::places;
 use crate::testing::hash_key;
 use crate::utxo::{Ahead, Call, Hash, UtxoStore};
 use coppice_interface::*;
@@ -41,9 +40,9 @@ impl World {
     }
 
     pub fn reopen(&mut self) {
-        let pages = memory::manager().max_pages();
+        let pages = memory::max_pages();
         memory::forget();
-        memory::manager().set_max_pages(pages);
+        memory::set_max_pages(pages);
         (self.store, self.blobs) = open();
     }
 
@@ -164,7 +163,6 @@ impl World {
 }
 
 fn open() -> (UtxoStore, BlobStore) {
-    let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(places::END).unwrap();
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     (UtxoStore::open(cells, hash_key()).unwrap(), BlobStore::open(memory::arena().unwrap()))
 }

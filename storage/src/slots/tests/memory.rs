@@ -43,10 +43,11 @@ fn a_reservation_counts_free_slots_and_replaces_the_previous_one() {
     let mut slots = fresh();
     slots.reserve(&[(MAX_LEN, 2)]).unwrap();
     cap();
-    let free = slots.arena.payload().size() / (4 << 20);
+    let free = slots.arena.available(Class::LARGEST);
     assert!(slots.reserve(&[(MAX_LEN, free as u32)]).is_ok(), "the first reservation does not count");
     assert_eq!(slots.reserve(&[(MAX_LEN, free as u32 + 1)]), Err(GrowError::OutOfSpace));
     let many: Vec<SlotId> = (0..free).map(|_| slots.allocate(MAX_LEN).unwrap()).collect();
+    fill(&slots.arena.clone());
     assert_eq!(slots.reserve(&[(10, 1)]), Err(GrowError::OutOfSpace));
     slots.free(many[0]);
     slots.reserve(&[(10, 512), (3_000_000, 0)]).unwrap();

@@ -117,7 +117,7 @@ fn refused(slots: &mut Slots<Twin>, model: &mut Model, len: u32) {
         Err(_) => assert_eq!(slots.header, before),
     }
     others.into_iter().for_each(|granule| arena.give_granules(LOG, granule));
-    fixture::manager().set_max_pages(u64::MAX);
+    fixture::arena().growth().set_max_pages(u64::MAX);
 }
 
 /// Reserves, then allocates while growth is forbidden and another store has all other memory.
@@ -136,7 +136,7 @@ fn reserved(slots: &mut Slots<Twin>, model: &mut Model, len: u32, count: u32) {
     }
     (0..count).for_each(|nth| make(slots, model, nth as u8, len));
     others.into_iter().for_each(|granule| arena.give_granules(LOG, granule));
-    fixture::manager().set_max_pages(u64::MAX);
+    fixture::arena().growth().set_max_pages(u64::MAX);
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use super::super::pool::{LAYOUT, PAGE_BUCKETS, page_of};
 use super::super::resize::Unsplit;
 use super::*;
 use crate::Meter;
-use crate::arena::{BLOCK, GRANULE};
+use crate::arena::GRANULE;
 use crate::twin;
 
 const SEGMENT_SLOTS: u64 = PAGE_BUCKETS * SLOTS as u64;
@@ -16,37 +16,37 @@ fn kept(table: &HashTable<Twin>) -> u64 {
 #[test]
 fn the_layout_is_part_of_the_format() {
     let mut table = fresh();
-    // The third granule of the arena is the table's overflow page.
+    // The table's page is granule 3, its directory 4, and its overflow page 6.
     table.pool.arena.take_granules(fixture::LOG, 1).unwrap();
     for value in 0..=SLOTS as u64 {
         table.insert(5, value).unwrap();
     }
-    let region = fixture::region(fixture::INDEX);
-    let header: [u8; 48] = region.read(0);
-    assert_eq!(header[..8], *b"CPHT\x03\0\0\0");
+    let space = fixture::space(fixture::INDEX);
+    let header: [u8; 48] = space.read(0);
+    assert_eq!(header[..8], *b"CPHT\x04\0\0\0");
     assert_eq!(header[8..24], [128, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(header[24..48], [3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(region.read(65_536), [1, 0, 0, 0, 0, 0, 0, 0], "the directory");
-    assert_eq!(table.pool.primary(5), 128 + 5);
-    let primary: [u8; 16] = table.pool.arena.payload().read(5 * BUCKET);
-    assert_eq!(primary[..8], [28, 0, 0, 0, 128, 1, 0, 0], "count, and the first overflow bucket: page 3, index 0");
-    let overflow: [u8; 16] = table.pool.arena.payload().read(2 * GRANULE);
+    assert_eq!(header[24..48], [7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(space.read(64), [4, 0, 0, 0, 0, 0, 0, 0], "the directory");
+    assert_eq!(table.pool.primary(5), 4 * 128 + 5);
+    let primary: [u8; 16] = table.pool.arena.payload().read(3 * GRANULE + 5 * BUCKET);
+    assert_eq!(primary[..8], [28, 0, 0, 0, 128, 3, 0, 0], "count, and the first overflow bucket: page 7, index 0");
+    let overflow: [u8; 16] = table.pool.arena.payload().read(6 * GRANULE);
     assert_eq!(overflow[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(table.pool.arena.line(2), [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(table.pool.arena.line(6), [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]);
     audit(&table);
 }
 
 #[test]
 fn another_version_and_an_impossible_size_are_not_opened() {
     drop(fresh());
-    let region = fixture::region(fixture::INDEX);
-    let open = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).err();
+    let space = fixture::space(fixture::INDEX);
+    let open = || HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).err();
     assert_eq!(open(), None);
-    region.write(8, &[127]);
+    space.write(8, &[127]);
     assert!(matches!(open(), Some(OpenError::Corrupt { .. })));
-    region.write(4, &[1]);
+    space.write(4, &[1]);
     assert!(matches!(open(), Some(OpenError::Header { found: (_, 1), .. })));
-    assert_eq!(LAYOUT.version, 3);
+    assert_eq!(LAYOUT.version, 4);
 }
 
 #[test]
@@ -75,7 +75,8 @@ fn a_million_entries_leave_one_page_after_sweeps() {
     }
     assert_eq!(table.stats(), TableStats { entries: 0, buckets: PAGE_BUCKETS, overflow_buckets: 0 });
     assert_eq!(kept(&table), GRANULE);
-    assert_eq!(table.pool.arena.reusable_bytes() / BLOCK * BLOCK, table.pool.arena.payload().size() - BLOCK);
+    let arena = &table.pool.arena;
+    assert_eq!(arena.reusable_bytes(), arena.bytes() - GRANULE - arena.kept_bytes(fixture::SPACES));
     // Everything is used again, also by a table that was opened in between.
     let mut table = reopen(table);
     fill(&mut table, million..2 * million);
@@ -118,7 +119,7 @@ fn reserved_insertions_are_not_refused() {
             table.insert(table.hash(&i.to_le_bytes()), i).unwrap();
         }
         table.reserve(count).unwrap();
-        fixture::manager().set_max_pages(fixture::manager().billed_pages());
+        fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
         // Another owner takes all that is not reserved.
         while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
         for i in 0..count {
@@ -137,7 +138,7 @@ fn splits_are_undone_without_memory() {
     for i in 0..20_000u64 {
         table.insert(hash(&table, i), i).unwrap();
     }
-    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
     while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
     for i in 0..20_000u64 {
         assert!(table.remove(hash(&table, i), i));
@@ -159,12 +160,12 @@ fn a_split_that_is_undone_may_need_an_overflow_page() {
     }
     let before = table.stats();
     assert_eq!((before.buckets, before.overflow_buckets), (PAGE_BUCKETS + 1, 0));
-    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
     while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
     assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Refused);
     assert_eq!(table.stats(), before);
     audit(&table);
-    fixture::manager().set_max_pages(u64::MAX);
+    fixture::arena().growth().set_max_pages(u64::MAX);
     assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Done { gone: vec![], overflows: 1 });
     assert_eq!((values(&table, 0).len(), values(&table, PAGE_BUCKETS).len()), (SLOTS, SLOTS));
     assert_eq!((table.stats().buckets, table.stats().overflow_buckets), (PAGE_BUCKETS, 1));

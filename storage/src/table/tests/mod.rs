@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const OWNER: Owner = fixture::UPLOAD;
 
 fn open() -> HashTable<Twin> {
-    HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).unwrap()
+    HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).unwrap()
 }
 
 /// Opens the table again, as an upgrade does.
@@ -86,16 +86,16 @@ fn moving_window_of_entries_does_not_grow_memory() {
 #[test]
 fn refused_growth_leaves_the_table_as_it_was() {
     let mut table = fresh();
-    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
     let mut inserted = 0u64;
     // With a single hash splits do not help, and every entry needs overflow.
     while table.insert(7, inserted).is_ok() {
         inserted += 1;
     }
-    assert!(inserted > 100_000, "a bucket of memory holds more than {inserted}");
+    assert!(inserted > 10_000, "a mebibyte holds more than {inserted}");
     assert_eq!(table.stats().entries, inserted);
     assert_eq!(values(&table, 7).len() as u64, inserted);
-    fixture::manager().set_max_pages(u64::MAX);
+    fixture::arena().growth().set_max_pages(u64::MAX);
     table.insert(7, inserted).unwrap();
     assert!(table.remove(7, 0));
 }
@@ -114,10 +114,10 @@ fn keys_that_share_a_bucket_under_another_key_are_spread() {
 
 #[test]
 fn table_with_entries_is_not_opened_without_its_key() {
-    let unkeyed = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::default());
+    let unkeyed = || HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::default());
     drop(fresh());
     let key = HashKey::default();
-    let mut table = HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, key.clone()).unwrap();
+    let mut table = HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, key.clone()).unwrap();
     assert!(key.set([1; 16]), "set after the table is opened");
     table.insert(table.hash(b"key"), 5).unwrap();
     assert!(matches!(unkeyed().err(), Some(OpenError::Corrupt { .. })));

@@ -148,7 +148,8 @@ fn the_calls_of_the_ten_steps_print_the_pages_output() {
     assert_eq!(step(5, Who::Exporter.principal()), 1);
     assert_eq!(step(7, controller), 1);
     assert_eq!(step(8, controller), 1);
-    coppice.append_plain(0..5, 1_000);
+    // The storage of a snapshot of 180 MB costs more than an upgrade.
+    coppice.append_plain(0..95, 1_900_000);
     coppice.ack(Who::Exporter, 4, &hash(4)).unwrap();
     coppice.pass(60);
 
@@ -192,22 +193,22 @@ fn the_calls_of_the_ten_steps_print_the_pages_output() {
     // The safety timer notices the top-up.
     coppice.pass(600);
     assert_eq!(step(9, controller), 1);
-    coppice.append_plain(5..8, 1_000);
+    coppice.append_plain(95..98, 1_000);
 
     coppice.ic.stop(coppice.id, controller).unwrap();
     let before = status();
     host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id.clone()).unwrap();
     assert!(status().cycles < before.cycles && status().global_timer == before.global_timer, "{:?}", status());
     coppice.ic.start(coppice.id, controller).unwrap();
-    assert_eq!((step(10, controller), coppice.head()), (1, Some(4)));
+    assert_eq!((step(10, controller), coppice.head()), (1, Some(94)));
     host.delete_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
     threshold(commands[7]);
     // The chain continues from the snapshot: the blocks since then are appended again, and the timers fire.
-    coppice.append_plain(5..9, 1_000);
+    coppice.append_plain(95..99, 1_000);
     let ticks = coppice.prune_status().ticks;
     coppice.pass(600);
     assert!(coppice.prune_status().ticks > ticks);
-    assert_eq!((coppice.head(), coppice.health().healthy), (Some(8), true));
+    assert_eq!((coppice.head(), coppice.health().healthy), (Some(98), true));
 }
 
 /// Returns the words of a command of `icp canister` up to its first option or argument.

@@ -110,10 +110,11 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
     let due = orphans(100..103);
     world.make_spent(10, &due);
     let cap = |pages: u64| {
-        let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
+        let utxo = UtxoSettingsChange { max_utxo_bytes: Some(1 << 40), ..UtxoSettingsChange::default() };
+        let change = ConfigChange { max_stable_pages: Some(pages), utxo: Some(utxo), ..ConfigChange::default() };
         world.coppice.operator().set_config(&change).answer().unwrap();
     };
-    let pages = (world.coppice.storage().billed_bytes / 65_536).max(5_120);
+    let pages = (world.coppice.storage().billed_bytes / 65_536).max(1_024);
     cap(pages);
     for (bytes, salts) in [(3_000, 1u32..), (10, 1 << 31..)] {
         let fillers = salts.map(|salt| Tx::new(&[([1; 32], salt)], &[(5, vec![0x51; bytes])]));

@@ -16,6 +16,7 @@ fn name(owner: Owner) -> &'static str {
         Owner::BlockRecords => "block records",
         Owner::TransactionIndex => "index of transactions",
         Owner::KeyIndex => "index of secondary keys",
+        Owner::Spaces => "settings, directories and logs",
     }
 }
 

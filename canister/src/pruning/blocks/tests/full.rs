@@ -9,17 +9,16 @@ use coppice_interface::{AppendBlock, AppendError, BeginBlock, NoMemory};
 const MIB: u64 = 1 << 20;
 /// The default class of the log.
 const LARGE: u32 = 1 << 20;
-/// Regions besides the arena that a chain begins with, in buckets.
-const REGIONS: u64 = 7;
 
-fn set_cap(arena_buckets: u64) {
-    memory::manager().set_max_pages(1 + (REGIONS + arena_buckets) * memory::BUCKET / memory::WASM_PAGE);
+/// Sets the cap on memory, in units of 16 MiB.
+fn set_cap(units: u64) {
+    memory::set_max_pages(units * 256);
 }
 
-/// A world with a target, and a cap on memory that leaves the arena so many buckets.
-fn full(arena_buckets: u64, target: u64) -> World {
+/// A world with a target, and a cap on memory in units of 16 MiB.
+fn full(units: u64, target: u64) -> World {
     let world = world_of(LARGE, PrunePolicyArg { target_bytes: Some(target), ..policy() });
-    set_cap(arena_buckets);
+    set_cap(units);
     world
 }
 

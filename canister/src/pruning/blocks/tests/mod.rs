@@ -44,7 +44,7 @@ fn world(policy: PrunePolicyArg) -> World {
 
 fn world_of(log_class: u32, policy: PrunePolicyArg) -> World {
     let (chain, blobs) = fresh(log_class);
-    let cells = Rc::new(memory::region(memory::CELLS));
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
     pruner.set_policy(changed(&policy, &chain));
     World {

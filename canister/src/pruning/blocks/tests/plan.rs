@@ -46,7 +46,7 @@ fn plan_predicts_the_next_run() {
 #[test]
 fn plan_of_a_change_predicts_the_next_run_after_it() {
     let (chain, blobs) = fresh(CLASS);
-    let pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    let pruner = Pruner::open(Rc::new(crate::testing::space(memory::CELLS))).unwrap();
     let mut world = World {
         chain,
         blobs,

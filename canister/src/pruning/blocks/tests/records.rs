@@ -5,9 +5,7 @@ use crate::storage::owners;
 use crate::testing::{audit, hash_key};
 use crate::utxo::tests::world::{NOW, Tx, raw};
 use crate::utxo::{Ahead, Call, UtxoStore};
-use coppice_interface::{
-    AppendError, MAX_HEIGHT, MissingParents, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings,
-};
+use coppice_interface::{AppendError, MAX_HEIGHT, MissingParents, NoMemory, UtxoRefusal, UtxoSettings};
 
 /// Outputs of a record, which takes more than 100 KiB.
 const OUTPUTS: u32 = 1_000;
@@ -84,21 +82,22 @@ impl Both {
 #[test]
 fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
     let blocks = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
-    let cells = Rc::new(memory::region(memory::CELLS));
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     let records = UtxoStore::open(cells, hash_key()).unwrap();
     let mut both = Both { blocks, records, settings: UtxoSettings::default(), salt: 0 };
     both.blocks.append(2, 1_000, 1);
     // The first record of each kind grows what is not in the arena.
     let first = both.create().unwrap();
-    let more = (RECORDS_RESERVE + 2 * memory::BUCKET) / memory::WASM_PAGE;
-    memory::manager().set_max_pages(memory::billed_pages() + more);
+    const RESERVE: u64 = 64 << 20;
+    memory::set_reserve(RESERVE);
+    memory::set_max_pages(memory::billed_pages() + (RESERVE + (32 << 20)) / memory::WASM_PAGE);
 
     let made = both.fill_with_records();
     let by_records = both.kept(owners::RECORDS);
     assert!(made.len() > 100 && by_records > 100 * made.len() as u64 * 1_000, "{} {by_records}", made.len());
     // The reserve is for the chain.
     let of_reserve = both.fill_with_blocks();
-    assert!(of_reserve << 20 > RECORDS_RESERVE / 2, "{of_reserve}");
+    assert!(of_reserve << 20 > RESERVE / 2, "{of_reserve}");
     let billed = memory::billed_pages();
     assert_eq!((both.create().is_err(), both.fill_with_blocks()), (true, 0), "memory is used up");
 

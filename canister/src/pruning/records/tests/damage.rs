@@ -102,17 +102,17 @@ fn record_with_damaged_blob_is_kept_and_with_missing_blob_is_deleted() {
     let gone = part(&s, &missing);
     s.blobs.free(&gone).unwrap();
     s.blobs.release(&gone).unwrap();
-    let granules = memory::region(memory::GRANULES);
+    let raw = memory::arena().unwrap().payload();
     let granule = part(&s, &damaged).offset / (64 << 10);
-    let mark = granule / 64 * 2_048 + granule % 64 * 16 + 11;
-    assert_eq!(granules.read(mark), [0xC0], "the mark of the record's entry");
-    granules.write(mark, &[0]);
+    let mark = 65_536 + granule / 64 * 2_048 + granule % 64 * 16 + 11;
+    assert_eq!(raw.read(mark), [0xC0], "the mark of the record's entry");
+    raw.write(mark, &[0]);
     let job = s.prune(1_288);
     let counts = job.counts;
     assert_eq!((job.state, counts.external_errors), (UtxoJobState::Completed, 1), "{job:?}");
     assert_eq!((counts.external_files_missing, counts.external_files_deleted, counts.records_deleted), (1, 1, 2));
     assert!(s.there(&damaged) && !s.there(&missing) && !s.there(&sound));
-    granules.write(mark, &[0xC0]);
+    raw.write(mark, &[0xC0]);
     assert_eq!(s.prune(1_289).counts.external_files_deleted, 1);
     assert!(!s.there(&damaged));
 }
@@ -131,7 +131,7 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
     let Some(UtxoJobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
     assert_eq!((blocked.code.as_str(), &blocked.parent), ("OutOfSpace", &Some(parent.id())));
     assert!(s.there(&due), "nothing is deleted");
-    memory::manager().set_max_pages(u64::MAX);
+    memory::set_max_pages(u64::MAX);
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.records_deleted), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&parent).preserve_until, Some(3_440));
@@ -146,7 +146,7 @@ fn record_with_external_blob_is_kept_without_memory_for_the_queue() {
     let job = s.prune(1_288);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (1, 0));
     assert!(!s.get(&tx).being_deleted);
-    memory::manager().set_max_pages(u64::MAX);
+    memory::set_max_pages(u64::MAX);
     let job = s.prune(1_289);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (0, 1));
     assert!(s.get(&tx).being_deleted);

@@ -131,7 +131,7 @@ fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
     use crate::platform::native;
     let lines = |interval: u64| {
         let mut s = Service::new();
-        crate::logs::open(Rc::new(crate::storage::memory::region(crate::storage::memory::CELLS))).unwrap();
+        crate::logs::open(Rc::new(crate::testing::space(crate::storage::memory::CELLS))).unwrap();
         due(&mut s, 12);
         s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval_secs: Some(interval), ..one_record_a_tick() });
         s.pruner.notify_block(1_300, true, false).unwrap();

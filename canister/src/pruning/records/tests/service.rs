@@ -6,7 +6,6 @@ use crate::operation::health::Finding;
 use crate::platform::native;
 use crate::pruning::records::UtxoPruner;
 use crate::storage::memory;
-use crate::storage::places;
 use crate::testing::{hash_key, overwrite};
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
 use coppice_interface::*;
@@ -34,8 +33,7 @@ impl DerefMut for Service {
 }
 
 fn open() -> (DeletionQueue, UtxoPruner) {
-    let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(places::END).unwrap();
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     (DeletionQueue::open(hash_key()).unwrap(), UtxoPruner::open(cells).unwrap())
 }
 

@@ -29,7 +29,7 @@ fn busy() -> Service {
 #[test]
 fn other_versions_and_unreadable_bytes_are_refused() {
     let mut s = busy();
-    let cells = Rc::new(memory::region(memory::CELLS));
+    let cells = Rc::new(crate::testing::space(memory::CELLS));
     let open = || UtxoPruner::open(Rc::clone(&cells)).map(drop);
     let bytes: [u8; 16] = cells.read(places::UTXO_PRUNER);
     for (at, byte) in [(0, b'X'), (4, 0), (4, 2), (5, 1), (12, 0xFF)] {

@@ -347,7 +347,6 @@ impl State {
             payload_bytes: 0,
             owners: Vec::new(),
             classes: Vec::new(),
-            regions: Vec::new(),
             index_entries: 0,
             key_entries: 0,
             blocks: 0,

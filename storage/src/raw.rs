@@ -1,0 +1,109 @@
+//! Raw stable memory: reads and writes at addresses. The platform traps beyond its end.
+
+use crate::Platform;
+use ic_stable_structures::Memory;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Raw stable memory, by address.
+pub struct Raw<P>(PhantomData<P>);
+
+impl<P> Clone for Raw<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Raw<P> {}
+
+impl<P: Platform> Raw<P> {
+    pub(crate) const fn new() -> Self {
+        Self(PhantomData)
+    }
+
+    /// Pages of 64 KiB; the platform bills these.
+    pub(crate) fn pages(self) -> u64 {
+        P::Memory::default().size()
+    }
+
+    /// Reads `len` bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `len` bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn read_to(self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's.
+        unsafe { P::Memory::default().read_unsafe(at, to, len) }
+    }
+
+    /// Reads `N` bytes.
+    #[inline]
+    pub fn read<const N: usize>(self, at: u64) -> [u8; N] {
+        self.read_with(at, |bytes| *bytes)
+    }
+
+    /// Reads `N` bytes and looks at them where they are: moving more than 64 costs 100 instructions and one a byte.
+    #[inline(always)]
+    pub fn read_with<const N: usize, T>(self, at: u64, look: impl FnOnce(&[u8; N]) -> T) -> T {
+        let mut bytes = MaybeUninit::<[u8; N]>::uninit();
+        // SAFETY: `read_to` fills all `N` bytes or traps. Zeroing them first would cost as much as the read.
+        unsafe {
+            self.read_to(at, bytes.as_mut_ptr().cast(), N);
+            look(bytes.assume_init_ref())
+        }
+    }
+
+    /// Reads 64 bits, little-endian.
+    #[inline]
+    pub fn read_u64(self, at: u64) -> u64 {
+        u64::from_le_bytes(self.read(at))
+    }
+
+    /// Reads 32 bits, little-endian.
+    #[inline]
+    pub fn read_u32(self, at: u64) -> u32 {
+        u32::from_le_bytes(self.read(at))
+    }
+
+    /// Appends `len` bytes from `at` to `out`, without zeroing them first (that would cost as much as the read).
+    pub fn read_onto(self, out: &mut Vec<u8>, at: u64, len: usize) {
+        out.reserve(len);
+        let old = out.len();
+        // SAFETY: `reserve` made room for `len` bytes after `old`; `read_to` fills all of them or traps.
+        unsafe {
+            self.read_to(at, out.as_mut_ptr().add(old), len);
+            out.set_len(old + len);
+        }
+    }
+
+    /// Reads `count` little-endian words of 32 bits.
+    pub(crate) fn read_words(self, at: u64, count: usize) -> Vec<u32> {
+        const { assert!(cfg!(target_endian = "little")) };
+        let mut words: Vec<u32> = Vec::with_capacity(count);
+        // SAFETY: there is room for `count` words; `read_to` fills all their bytes or traps; any bytes are a word, and
+        // on a little-endian machine the one that they encode.
+        unsafe {
+            self.read_to(at, words.as_mut_ptr().cast(), 4 * count);
+            words.set_len(count);
+        }
+        words
+    }
+
+    /// Writes bytes.
+    #[inline]
+    pub fn write(self, at: u64, bytes: &[u8]) {
+        P::Memory::default().write(at, bytes);
+    }
+
+    /// Writes 64 bits, little-endian.
+    #[inline]
+    pub(crate) fn write_u64(self, at: u64, value: u64) {
+        self.write(at, &value.to_le_bytes());
+    }
+
+    /// Writes 32 bits, little-endian.
+    #[inline]
+    pub(crate) fn write_u32(self, at: u64, value: u32) {
+        self.write(at, &value.to_le_bytes());
+    }
+}
