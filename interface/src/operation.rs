@@ -136,7 +136,7 @@ pub fn records_reserve(max_stable_pages: u64) -> u64 {
 /// logs, samples and directories, with 8 bytes in the log's directory for each blob; the rest of the last block.
 pub fn bytes_of_spaces(max_stable_pages: u64, log_class: u32) -> u64 {
     let bytes = max_stable_pages.saturating_mul(WASM_PAGE);
-    // Of the audit log 10 MiB, the ended jobs 2, the log 1, all else less than 2; and 4 of the last block.
+    // 10 MiB for the audit log, 2 for ended jobs, 1 for the log, less than 2 for all else; and 4 of the last block.
     let few = (19 << 20_u64).min(bytes / 4);
     max_stable_pages.div_ceil(4_096) * 3 * WASM_PAGE + few + bytes / u64::from(log_class) * 8
 }
@@ -291,13 +291,13 @@ pub struct StorageStatus {
     pub billed_bytes: u64,
     /// The operator's cap on stable memory, in bytes.
     pub max_bytes: u64,
-    /// Bytes of the arena, from which all owners take their memory: slots, and the unused end.
+    /// Bytes of the arena, from which all owners take their memory, in slots.
     pub arena_bytes: u64,
     /// The bytes that all owners have taken, quarantined blobs not included.
     pub used_bytes: u64,
     /// Class bytes of quarantined blobs.
     pub quarantined_bytes: u64,
-    /// Bytes that owners can take without growth: free slots, and the arena's unused end.
+    /// Bytes that owners can take without growth: free slots.
     pub reusable_bytes: u64,
     /// Payload bytes of kept blocks.
     pub payload_bytes: u64,

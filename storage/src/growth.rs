@@ -4,8 +4,9 @@
 //! little. Only the platform knows the price of a page, which depends on how long storage must stay paid (the freezing threshold),
 //! and on the cycles reserved for storage, which depend on how full the subnet is at the moment.
 //!
-//! **Design.** If the price is not known, one page is grown first, and the change of the balances is its price. With that price the rest is
-//! checked, and either grown, or refused with the missing cycles. After a refusal that page stays, and is part of the next growth.
+//! **Design.** A growth is checked with the last price, or for one page if that is too old. Then one page is grown, and the change of the
+//! balances is its price. With that price the rest is checked, and either grown, or refused with the missing cycles. After a refusal that
+//! page stays, and is part of the next growth.
 //!
 //! At least 1 MiB is grown, and a sixteenth of all memory if more is not needed, because each growth asks the platform several times. If
 //! that much is refused, less is tried, down to what is needed.
@@ -127,9 +128,10 @@ impl<P: Platform> Growth<P> {
         }
         let generous = LEAST.max((pages() / FRACTION).min(MOST));
         let mut beyond = generous.saturating_sub(need).min(self.max_pages.get() - end);
+        let before = pages();
         // A page that was grown to learn the price is part of what is needed.
         while let Some(need) = end.checked_sub(pages()).filter(|&need| need > 0) {
-            match self.grow(need + beyond) {
+            match self.grow(need + beyond, pages() > before) {
                 Ok(()) => break,
                 Err(_) if beyond > 0 => beyond /= 2,
                 Err(why) => {
@@ -163,8 +165,8 @@ impl<P: Platform> Growth<P> {
         price * u128::from(self.terms.get().nodes) / NODES
     }
 
-    /// Grows raw memory by `pages` pages.
-    fn grow(&self, pages: u64) -> Result<(), GrowError> {
+    /// Grows raw memory by `pages` pages. `is_measured`: an earlier try has measured the price.
+    fn grow(&self, pages: u64, is_measured: bool) -> Result<(), GrowError> {
         if self.put_off.get() {
             self.check(pages, self.estimate(), 0)?;
             return Err(GrowError::Later);
@@ -172,38 +174,43 @@ impl<P: Platform> Growth<P> {
         // Each question to the platform costs 500 instructions, and only a growth changes the answers.
         let now = P::now_ns();
         let liquid = P::liquid_cycles();
-        if let Some(price) = self.known(now) {
-            self.check_with(liquid, pages, price, 0)?;
-            return self.grow_raw(pages, liquid, now);
+        match self.known(now) {
+            Some(price) => self.check_with(liquid, pages, price, 0)?,
+            // Growing one page, to measure the price, must be payable too.
+            None => {
+                let of_one = self.check_with(liquid, 1, self.estimate(), 0);
+                of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
+            }
         }
-        // Growing one page, to measure the price, must be payable too.
-        let of_one = self.check_with(liquid, 1, self.estimate(), 0);
-        of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
-        self.grow_raw(1, liquid, now)?;
+        let mut balance = P::cycle_balance();
+        if is_measured {
+            return self.grow_raw(pages, &mut balance, now).map(drop);
+        }
+        // The first page measures the price anew, because controllers and other canisters may have changed it.
+        let reservation = self.grow_raw(1, &mut balance, now)?;
+        let left = P::liquid_cycles();
+        let price = Price { threshold: liquid.saturating_sub(left), reservation, at: now };
+        self.learnt.set(Some(price));
         if pages > 1 {
-            let (left, price) = (P::liquid_cycles(), self.estimate());
             self.check_with(left, pages - 1, price, 0)?;
-            self.grow_raw(pages - 1, left, now)?;
+            self.grow_raw(pages - 1, &mut balance, now)?;
         }
         Ok(())
     }
 
-    /// Grows raw memory, and learns the price from the balances; `liquid` cycles are there before.
-    fn grow_raw(&self, pages: u64, liquid: u128, now: u64) -> Result<(), GrowError> {
-        let before = P::cycle_balance();
+    /// Grows raw memory, and returns the cycles that this has reserved. Updates the balance.
+    fn grow_raw(&self, pages: u64, balance: &mut u128, now: u64) -> Result<u128, GrowError> {
         if P::Memory::default().grow(pages) < 0 {
             return Err(GrowError::OutOfSpace);
         }
-        let reserved = before.saturating_sub(P::cycle_balance());
+        let before = std::mem::replace(balance, P::cycle_balance());
+        let reserved = before.saturating_sub(*balance);
         if reserved > 0 {
             let all = Reserved { cycles: self.reserved_now() + reserved, at: now };
             self.reserved.set(all);
             Raw::<P>::new().write(self.cell, &all.encode());
         }
-        let of_one = |cycles: u128| cycles.div_ceil(pages.into());
-        let threshold = of_one(liquid.saturating_sub(P::liquid_cycles()));
-        self.learnt.set(Some(Price { threshold, reservation: of_one(reserved), at: now }));
-        Ok(())
+        Ok(reserved)
     }
 
     /// The measured price while it is valid.

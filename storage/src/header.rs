@@ -4,7 +4,7 @@
 //! 0 magic, 4 bytes   4 version u16   6 reserved u16
 //! ```
 
-use crate::{OpenError, Platform, Space};
+use crate::OpenError;
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -28,11 +28,6 @@ impl Header {
         [a, b, c, d, low, high, 0, 0]
     }
 
-    /// Writes the header.
-    pub fn write<P: Platform>(&self, space: &Space<P>, at: u64) {
-        space.write(at, &self.encode());
-    }
-
     /// Checks the bytes of a header, except the reserved bytes.
     ///
     /// # Errors
@@ -44,14 +39,6 @@ impl Header {
             return Ok(());
         }
         Err(OpenError::Header { name: self.name, expected, found })
-    }
-
-    /// Checks the header at `at`.
-    ///
-    /// # Errors
-    /// [`OpenError::Header`] if the magic or the version differs.
-    pub fn read<P: Platform>(&self, space: &Space<P>, at: u64) -> Result<(), OpenError> {
-        self.check(&space.read(at))
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::arena::{Arena, Class, GRANULE};
+use crate::header::Header;
 use crate::superblock::Root;
 use crate::{GrowError, OS_PAGE, OpenError, Platform};
 use ic_stable_structures::Memory;
@@ -36,7 +37,7 @@ pub struct Space<P: Platform> {
 }
 
 impl<P: Platform> Space<P> {
-    pub(crate) fn open(arena: Arena<P>, id: u8) -> Result<Self, OpenError> {
+    fn open(arena: Arena<P>, id: u8) -> Result<Self, OpenError> {
         let root = arena.root(id);
         let leaves = match root.leaves {
             0 => Vec::new(),
@@ -292,6 +293,31 @@ impl<P: Platform> Space<P> {
     /// Writes 32 bits, little-endian.
     pub fn write_u32(&self, offset: u64, value: u32) {
         self.write(offset, &value.to_le_bytes());
+    }
+}
+
+impl<P: Platform> Arena<P> {
+    /// Opens a space; an id has one space.
+    ///
+    /// # Errors
+    /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
+    pub fn space(&self, id: u8) -> Result<Space<P>, OpenError> {
+        Space::open(self.clone(), id)
+    }
+}
+
+impl Header {
+    /// Writes the header into a space.
+    pub fn write<P: Platform>(&self, space: &Space<P>, at: u64) {
+        space.write(at, &self.encode());
+    }
+
+    /// Checks the header at `at`.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the magic or the version differs.
+    pub fn read<P: Platform>(&self, space: &Space<P>, at: u64) -> Result<(), OpenError> {
+        self.check(&space.read(at))
     }
 }
 

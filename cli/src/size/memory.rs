@@ -7,7 +7,7 @@ const RECORD_BYTES: u64 = 500;
 /// More bytes than any canister can hold.
 pub const FAR_TOO_MUCH: u64 = 1 << 50;
 /// Bytes that cells, directories and the first leaves of logs take.
-const CELLS: u64 = 3 << 20;
+const CELLS: u64 = 2 << 20;
 
 /// Returns the least page limit with which a chain reaches its target, and as many pages more as the records take.
 pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {

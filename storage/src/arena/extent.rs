@@ -108,8 +108,8 @@ pub fn last_end(pages: u64) -> u64 {
 
 /// Free slots by class after an arena that ends at `end` has grown to `to`: a new piece joins the free slots of the last block, whose line
 /// of the sets is `line`.
-pub fn grown(free: &ByClass, line: &[u64], end: u64, to: u64) -> ByClass {
-    let (mut free, mut line) = (*free, line.to_vec());
+pub fn grown(free: &ByClass, line: &[u64; 8], end: u64, to: u64) -> ByClass {
+    let (mut free, mut line) = (*free, *line);
     for (granule, mut class) in pieces(end, to) {
         if granule / BLOCK_GRANULES == end / BLOCK_GRANULES {
             let mut at = granule;

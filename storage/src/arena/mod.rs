@@ -41,7 +41,6 @@ pub use take::Slot;
 
 use crate::growth::{Growth, Terms};
 use crate::raw::Raw;
-use crate::space::Space;
 use crate::superblock::{Root, SPACES, Superblock};
 use crate::{GrowError, OpenError, Platform};
 use counters::{Counters, RESERVED_CYCLES};
@@ -97,7 +96,8 @@ impl<P: Platform> Arena<P> {
     pub fn open(shares: Shares, terms: Terms) -> Result<Self, OpenError> {
         let raw = Raw::new();
         let growth = Growth::new(terms, RESERVED_CYCLES);
-        let new = raw.pages() == 0;
+        // A page may be there without a layout, because a growth was refused after it.
+        let new = raw.pages() == 0 || raw.pages() < FIRST_END && raw.read(0) == [0; 16];
         if new {
             growth.reserve(FIRST_END).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
@@ -119,14 +119,6 @@ impl<P: Platform> Arena<P> {
         }
         growth.load();
         Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
-    }
-
-    /// Opens a space; an id has one space.
-    ///
-    /// # Errors
-    /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
-    pub fn space(&self, id: u8) -> Result<Space<P>, OpenError> {
-        Space::open(self.clone(), id)
     }
 
     /// Returns the growth of raw memory, and its cap.
@@ -257,10 +249,9 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.counters.class(class))
     }
 
-    /// Slots of a class that can be taken without growing memory: free ones, those that larger free ones split into, and those of raw
-    /// memory after the arena's end.
+    /// Slots of a class that can be taken without growing memory: free ones, and those that larger free ones split into.
     pub fn available(&self, class: Class) -> u64 {
-        self.with(|state| state.free(class) + state.slack(class))
+        self.with(|state| state.free(class))
     }
 
     /// Slots of a class that can be taken under the cap on raw pages, if no other store takes memory: free ones, those that larger free ones
@@ -269,19 +260,17 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.free(class) + state.growable(self.growth(), class))
     }
 
-    /// Bytes that can be taken without growing memory: free slots, and raw memory after the arena's end.
+    /// Bytes of free slots, which can be taken without growing memory.
     pub fn reusable_bytes(&self) -> u64 {
-        self.with(|state| {
-            let bytes = |class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
-            Class::all().map(bytes).sum::<u64>() + state.slack(Class::SMALLEST) * GRANULE
-        })
+        let bytes = |state: &State<P>, class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
+        self.with(|state| Class::all().map(|class| bytes(state, class)).sum())
     }
 
-    /// Bytes of all slots, and of those of raw memory after the arena's end.
+    /// Bytes of all slots.
     pub fn bytes(&self) -> u64 {
         self.with(|state| {
             let end = state.counters.end();
-            (end - extent::front_granules(end) + state.slack(Class::SMALLEST)) * GRANULE
+            (end - extent::front_granules(end)) * GRANULE
         })
     }
 
@@ -307,12 +296,6 @@ impl<P: Platform> Arena<P> {
 impl<P: Platform> State<P> {
     fn free(&self, class: Class) -> u64 {
         demand::left(self.counters.all_free(), &Demand::default(), class).max(0) as u64
-    }
-
-    /// Slots of a class in raw memory after the arena's end.
-    fn slack(&self, class: Class) -> u64 {
-        let end = self.counters.end();
-        extent::slots(end, extent::last_end(self.raw.pages()).max(end), class)
     }
 }
 

@@ -183,7 +183,8 @@ impl<P: Platform> State<P> {
             }
         }
         growth.reserve(to)?;
-        self.extend(to);
+        // Memory that was grown beyond need has slots, too.
+        self.extend(to.max(extent::last_end(self.raw.pages()).min(last)));
         Ok(())
     }
 

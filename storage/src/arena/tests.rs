@@ -5,6 +5,7 @@ use crate::GrowError;
 use crate::blob::{AllocateError, BlobPtr, BlobStore, Freed, PtrError, Released};
 use crate::fixture::{self, LOG, RECORDS, UPLOAD};
 use crate::twin::{self, Twin};
+use ic_stable_structures::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn fresh() -> Arena<Twin> {
@@ -30,6 +31,29 @@ fn free_slots(arena: &Arena<Twin>) -> Vec<(u32, u64)> {
 
 /// The free slots of the first mebibyte if nothing is taken: those behind the extent's front.
 const FIRST: [(u32, u64); 3] = [(64, 192), (256, 256), (512, 512)];
+
+/// Cycles for a page and not for the next 15: the page that taught the price stays, and is part of the arena that is opened later.
+#[test]
+fn arena_that_was_refused_its_first_memory_is_opened_later() {
+    fixture::fresh();
+    twin::with(|world| (world.page_threshold, world.liquid_cycles) = (1_000, 84_200_000_000 + 15_999));
+    let why = fixture::try_arena().err().unwrap().to_string();
+    assert_eq!((why.as_str(), Raw::<Twin>::new().pages()), ("arena: cycles are missing for memory to grow", 1));
+    twin::with(|world| world.liquid_cycles += 1);
+    assert_eq!(free_slots(&fixture::arena()), FIRST);
+}
+
+#[test]
+fn memory_of_another_layout_is_refused() {
+    for magic in [*b"MGR\x01", *b"\0\0\0\x01"] {
+        fixture::fresh();
+        <Twin as Platform>::Memory::default().grow(3);
+        Raw::<Twin>::new().write(0, &magic);
+        let why = fixture::try_arena().err().unwrap().to_string();
+        assert!(why.starts_with("stable memory: magic"), "{why}");
+        assert_eq!(Raw::<Twin>::new().read(0), magic, "it is as it was");
+    }
+}
 
 #[test]
 fn a_slot_is_split_and_joined() {
@@ -218,13 +242,20 @@ impl Model {
         }
     }
 
+    /// Grows to the arena's end, which lies no farther than generous growth of raw memory reaches, and has moved only if it had to.
+    fn reach(&mut self, least: u64, end: u64) {
+        assert!(if least == self.end { end == least } else { (least..=least + 16 + end / 16).contains(&end) });
+        self.grow(end);
+    }
+
     fn grow(&mut self, end: u64) {
         (self.end..end).filter(|granule| granule % 4_096 >= 3).for_each(|granule| self.give(granule, Class::SMALLEST));
         self.end = end;
     }
 
-    fn take(&mut self, held: Held) -> (u64, u32) {
-        self.grow(self.end_for(held.owner, held.class));
+    /// `end` is the arena's end after it has taken the slot.
+    fn take(&mut self, held: Held, end: u64) -> (u64, u32) {
+        self.reach(self.end_for(held.owner, held.class), end);
         let reserved = &mut self.reserved[held.owner.index()][held.class.index()];
         *reserved = reserved.saturating_sub(1);
         let at = take(&mut self.free, held.class).unwrap();
@@ -338,7 +369,7 @@ fn agrees_with_a_model() {
                                 state: SlotState::Used,
                                 bytes: step as u8,
                             };
-                            let (at, generation) = model.take(held);
+                            let (at, generation) = model.take(held, arena.end() / GRANULE);
                             assert_eq!(ptr, BlobPtr { offset: at * GRANULE, len, class: class.size(), generation });
                             let payload = arena.payload();
                             payload.write(at * GRANULE, &[step as u8]);
@@ -359,7 +390,7 @@ fn agrees_with_a_model() {
                     match arena.take_granules(owner, granules) {
                         Ok(granule) => {
                             let held = Held { granules, class, owner, state: SlotState::Taken, bytes: step as u8 };
-                            assert_eq!(granule, model.take(held).0);
+                            assert_eq!(granule, model.take(held, arena.end() / GRANULE).0);
                             arena.payload().write(granule * GRANULE, &[step as u8]);
                             arena.payload().write((granule + granules) * GRANULE - 1, &[step as u8]);
                         }
@@ -386,7 +417,7 @@ fn agrees_with_a_model() {
                     }
                     match wanted {
                         Ok(()) => {
-                            model.grow(end);
+                            model.reach(end, arena.end() / GRANULE);
                             model.reserved[owner.index()][class.index()] = count;
                         }
                         Err(_) => assert!(end > CAP / 64 * 64),

@@ -150,6 +150,13 @@ fn an_upgrade_from_another_layout_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);
+    // Memory of another library.
+    let mut other = memory.clone();
+    [0, 4_096].into_iter().for_each(|copy| other[copy..copy + 4].copy_from_slice(b"MGR\x01"));
+    host.set_stable_memory(coppice.id, &other);
+    let refused = format!("{:?}", coppice.upgrade_with(None).unwrap_err());
+    assert!(refused.contains("stable memory: magic") && refused.contains("CPSB"), "{refused}");
+    host.set_stable_memory(coppice.id, &memory);
     // The magics of the cells, the chain's state, the block records and a table; the version follows each.
     for (magic, version) in [(*b"CPCE", 3u8), (*b"CPCH", 2), (*b"CPBR", 6), (*b"CPHT", 4)] {
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
