@@ -126,6 +126,10 @@ pub const MIN_STABLE_PAGES: u64 = 512;
 /// Most bytes of the reserve below `max_stable_pages`.
 const MOST_RESERVE: u64 = 64 << 20;
 
+/// Bytes of stable memory that one `append_block` takes at most: 2 MiB of payload and 1.2 MiB of links in blobs, a page of block records,
+/// and 9.3 MiB of pages of both indexes for [`MAX_ENTRIES`](crate::segments::MAX_ENTRIES) references.
+pub const APPEND_ROOM: u64 = 16 << 20;
+
 /// Returns the bytes below `max_stable_pages` that only blocks, and work on existing UTXO records and rows, may use: an eighth, at most
 /// 64 MiB.
 pub fn records_reserve(max_stable_pages: u64) -> u64 {
@@ -166,7 +170,7 @@ pub fn greatest_records(max_stable_pages: u64, log_class: u32, target_bytes: u64
 
 /// Bytes that are left beside the reserve, spaces and `taken` bytes.
 fn left_of(pages: u64, log_class: u32, taken: u64) -> Option<u64> {
-    let besides = records_reserve(pages) + bytes_of_spaces(pages, log_class);
+    let besides = records_reserve(pages).max(APPEND_ROOM) + bytes_of_spaces(pages, log_class);
     (pages * WASM_PAGE).checked_sub(besides)?.checked_sub(taken)
 }
 

@@ -10,12 +10,9 @@ use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::{self, Space};
 use crate::storage::owners;
 use crate::storage::{HashKey, HashTable};
-use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
+use coppice_interface::{APPEND_ROOM, BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
-/// Bytes of the arena that one `append_block` takes at most: 2 MiB of payload and 1.2 MiB of links in blobs, a page of block records, and
-/// 9.3 MiB of pages of both indexes for [`MAX_ENTRIES`](coppice_interface::segments::MAX_ENTRIES) references.
-const APPEND_ROOM: u64 = 16 << 20;
 /// Number of blocks that can follow the first one: the index has 40-bit block numbers.
 pub(super) const MAX_SPAN: u64 = 1 << 40;
 

@@ -5,8 +5,8 @@ use crate::storage::blob::{Class, GRANULE, MAX_GRANULES};
 use crate::storage::memory::{self, Space};
 use crate::storage::places;
 use coppice_interface::{
-    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettingsChange, bytes_of_spaces,
-    cycles_of_ticks, records_reserve,
+    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettingsChange, cycles_of_ticks,
+    greatest_records, records_reserve,
 };
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -73,10 +73,9 @@ impl Settings for Config {
 
     fn records_cap(&self, target_bytes: u64) -> u64 {
         let pages = self.max_stable_pages;
-        let left = (pages * memory::WASM_PAGE).saturating_sub(records_reserve(pages));
         match (self.utxo.max_utxo_bytes, target_bytes) {
-            (0, 0) => left / 2,
-            (0, target) => left.saturating_sub(target.saturating_add(bytes_of_spaces(pages, self.log_class))),
+            (0, 0) => (pages * memory::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
+            (0, target) => greatest_records(pages, self.log_class, target),
             (bytes, _) => bytes,
         }
     }

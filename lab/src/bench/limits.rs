@@ -11,7 +11,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
     let (today, tomorrow) = match (family, op, size) {
         ("blob", "store", 4_096) => (8_500, 17_000),
         ("blob", "store", 65_536) => (85_000, 237_000),
-        ("blob", "store", 1_048_576) => (1_310_000, 3_700_000),
+        ("blob", "store", 1_048_576) => (1_311_000, 3_700_000),
         ("blob", "read", 1_048_576) => (1_052_000, 2_400_000),
         // With memory that grows by a gibibyte.
         ("blob", "allocate_fresh", 1_048_576) => (2_700, 4_000),

@@ -78,6 +78,9 @@ impl Class {
     }
 }
 
+/// A number for each class.
+pub type ByClass = [u32; Class::COUNT];
+
 /// Owner of memory of the arena, by an index that the canister chooses. Kept bytes are counted by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(u8);

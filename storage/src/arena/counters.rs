@@ -12,7 +12,7 @@
 //! ```
 //! `estimated_kept_bytes` (`pruning-spec-v1.md` 10) is 64 KiB times the granules of an owner.
 
-use super::class::{Class, Owner};
+use super::class::{ByClass, Class, Owner};
 use super::extent::{self, COUNTERS};
 use crate::header::Header;
 use crate::raw::Raw;
@@ -27,9 +27,6 @@ const LOST: u64 = COUNTERS + 128;
 const KEPT: u64 = COUNTERS + 160;
 /// Address of the cycles reserved for storage.
 pub const RESERVED_CYCLES: u64 = COUNTERS + 256;
-
-/// A number for each class.
-pub type ByClass = [u32; Class::COUNT];
 
 /// Slots of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Arithmetic of free slots and wanted slots. A class has available what is free in it, and what larger free slots split into.
 
-use super::class::Class;
-use super::counters::ByClass;
+use super::class::{ByClass, Class};
 
 /// Wanted slots by class.
 pub type Demand = [u64; Class::COUNT];

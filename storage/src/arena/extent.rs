@@ -10,8 +10,7 @@
 //! ```
 //! Granule `g` lies at address `g` × 64 KiB. Levels are those of the bitmaps of `sets`; entries and lines those of `granules`.
 
-use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES};
-use super::counters::ByClass;
+use super::class::{BLOCK_GRANULES, ByClass, Class, GRANULE, MAX_GRANULES};
 
 /// Granules of an extent, which are 64 blocks.
 pub const EXTENT: u64 = 64 * BLOCK_GRANULES;

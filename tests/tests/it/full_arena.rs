@@ -90,6 +90,31 @@ fn target_that_memory_cannot_hold_is_refused_and_the_one_named_works() {
     acknowledge_and_go_on(&coppice, next + 1, 60);
 }
 
+/// 32 MiB: the chain has its target, is pruned by capacity, and bills no more than its cap.
+#[test]
+fn smallest_canister_reaches_the_greatest_target_that_fits() {
+    let coppice = with_cap(MIN_STABLE_PAGES);
+    let most = greatest_target(MIN_STABLE_PAGES, 1 << 20, 0);
+    assert!(most >= 6 * MIB, "{most}");
+    let refused = coppice.operator().set_prune_policy(&target(most + MIB)).answer().unwrap_err().to_string();
+    assert!(refused.contains(&format!("{most} at most")), "{refused}");
+    coppice.set_policy(target(most)).unwrap();
+    let mut lowest = u64::MAX;
+    for number in 0..300 {
+        let block = plain(number, 3, 200_000);
+        if let Err(refused) = coppice.append(&block) {
+            assert_eq!(refused, AppendError::CapacityExhausted { held_by: HeldBy::PruneLag }, "block {number}");
+            coppice.settle(60);
+            coppice.append(&block).unwrap();
+        }
+        lowest = lowest.min(coppice.prune_status().water_marks.unwrap().target);
+    }
+    let (status, storage) = (coppice.prune_status(), coppice.storage());
+    assert_eq!(lowest, most, "the effective target is the target");
+    assert!(status.pruned_blocks > 200 && status.capacity_bytes > most / 2, "{status:?}");
+    assert!(storage.billed_bytes <= MIN_STABLE_PAGES * WASM_PAGE, "{storage:?}");
+}
+
 /// Records keep more than their new cap, so the target fits by the settings alone.
 #[test]
 fn chain_beside_records_that_keep_its_memory_is_pruned_after_the_exporter() {
