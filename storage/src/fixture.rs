@@ -51,7 +51,7 @@ pub fn arena() -> Arena<Twin> {
 
 /// Returns the space of an id.
 pub fn space(id: u8) -> Space<Twin> {
-    arena().space(id).unwrap()
+    Space::open(&arena(), id).unwrap()
 }
 
 /// Opens slots in the arena.

@@ -9,6 +9,15 @@ use crate::OpenError;
 /// Bytes of a header.
 pub const HEADER: usize = 8;
 
+/// Memory with headers.
+pub trait Bytes {
+    /// Returns the bytes of a header.
+    fn read_header(&self, at: u64) -> [u8; HEADER];
+
+    /// Writes the bytes of a header.
+    fn write_header(&self, at: u64, header: &[u8; HEADER]);
+}
+
 /// A layout's magic and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -26,6 +35,19 @@ impl Header {
         let [a, b, c, d] = self.magic;
         let [low, high] = self.version.to_le_bytes();
         [a, b, c, d, low, high, 0, 0]
+    }
+
+    /// Writes the header.
+    pub fn write(&self, to: &impl Bytes, at: u64) {
+        to.write_header(at, &self.encode());
+    }
+
+    /// Checks the header at `at`.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the magic or the version differs.
+    pub fn read(&self, from: &impl Bytes, at: u64) -> Result<(), OpenError> {
+        self.check(&from.read_header(at))
     }
 
     /// Checks the bytes of a header, except the reserved bytes.

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::arena::{Arena, Class, GRANULE};
-use crate::header::Header;
+use crate::header::{Bytes, HEADER};
 use crate::superblock::Root;
 use crate::{GrowError, OS_PAGE, OpenError, Platform};
 use ic_stable_structures::Memory;
@@ -37,7 +37,11 @@ pub struct Space<P: Platform> {
 }
 
 impl<P: Platform> Space<P> {
-    fn open(arena: Arena<P>, id: u8) -> Result<Self, OpenError> {
+    /// Opens a space; an id has one space.
+    ///
+    /// # Errors
+    /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
+    pub fn open(arena: &Arena<P>, id: u8) -> Result<Self, OpenError> {
         let root = arena.root(id);
         let leaves = match root.leaves {
             0 => Vec::new(),
@@ -50,7 +54,7 @@ impl<P: Platform> Space<P> {
         if let Some(leaf) = leaves.iter().find(|&&leaf| !arena.has(leaf.into())) {
             return Err(Self::corrupt(id, format!("a leaf at granule {leaf}")));
         }
-        Ok(Self { arena, id, root: Cell::new(root), leaves: RefCell::new(leaves) })
+        Ok(Self { arena: arena.clone(), id, root: Cell::new(root), leaves: RefCell::new(leaves) })
     }
 
     fn corrupt(id: u8, why: String) -> OpenError {
@@ -296,28 +300,13 @@ impl<P: Platform> Space<P> {
     }
 }
 
-impl<P: Platform> Arena<P> {
-    /// Opens a space; an id has one space.
-    ///
-    /// # Errors
-    /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
-    pub fn space(&self, id: u8) -> Result<Space<P>, OpenError> {
-        Space::open(self.clone(), id)
-    }
-}
-
-impl Header {
-    /// Writes the header into a space.
-    pub fn write<P: Platform>(&self, space: &Space<P>, at: u64) {
-        space.write(at, &self.encode());
+impl<P: Platform> Bytes for Space<P> {
+    fn read_header(&self, at: u64) -> [u8; HEADER] {
+        self.read(at)
     }
 
-    /// Checks the header at `at`.
-    ///
-    /// # Errors
-    /// [`OpenError::Header`] if the magic or the version differs.
-    pub fn read<P: Platform>(&self, space: &Space<P>, at: u64) -> Result<(), OpenError> {
-        self.check(&space.read(at))
+    fn write_header(&self, at: u64, header: &[u8; HEADER]) {
+        self.write(at, header);
     }
 }
 

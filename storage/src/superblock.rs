@@ -84,14 +84,13 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::fresh;
-    use crate::twin::Twin;
+    use crate::twin::{self, Twin};
     use ic_stable_structures::Memory;
 
     const RAW: Raw<Twin> = Raw::new();
 
     fn saved() -> Superblock {
-        fresh();
+        twin::reset();
         <Twin as Platform>::Memory::default().grow(1);
         let mut block = Superblock::create(RAW);
         block.spaces[3] = Root { granule: 70, leaves: 2 };

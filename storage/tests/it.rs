@@ -8,7 +8,7 @@ use coppice_storage::blob::{BlobPtr, BlobStore, Class};
 use coppice_storage::slots::{SlotId, Slots};
 use coppice_storage::table::HashTable;
 use coppice_storage::twin::{self, Twin};
-use coppice_storage::{HashKey, Meter, Terms};
+use coppice_storage::{HashKey, Meter, Space, Terms};
 use std::collections::VecDeque;
 
 const MIB: u64 = 1 << 20;
@@ -45,7 +45,7 @@ impl World {
         twin::reset();
         let terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 0 };
         let arena: Arena<Twin> = Arena::open(Shares { spaces: SPACES, counted: &[] }, terms).unwrap();
-        let space = |id| arena.space(id).unwrap();
+        let space = |id| Space::open(&arena, id).unwrap();
         Self {
             blobs: BlobStore::open(arena.clone()),
             slots: Slots::open(space(0), arena.clone(), RECORDS).unwrap(),

@@ -68,7 +68,7 @@ pub fn arena() -> Result<Arena, OpenError> {
 /// [`OpenError`].
 #[inline(never)]
 pub fn space(id: u8) -> Result<Space, OpenError> {
-    arena()?.space(id)
+    Space::open(&arena()?, id)
 }
 
 /// Passes the growth of stable memory to `look`. Traps if the arena cannot be opened.

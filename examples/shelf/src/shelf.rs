@@ -77,12 +77,12 @@ impl<P: Platform> Shelf<P> {
     /// A sentence: memory is refused, or another layout was found.
     pub fn open() -> Result<Self, String> {
         let arena = Arena::open(SHARES, TERMS)?;
-        let cells = arena.space(CELLS)?;
+        let cells = Space::open(&arena, CELLS)?;
         cells.reserve(POINTERS + KEPT * POINTER).map_err(|error| error.to_string())?;
         let blobs = BlobStore::open(arena.clone());
         let state: State = STATE.load(&cells)?.unwrap_or_default();
         let key = state.key.map_or_else(HashKey::default, HashKey::of);
-        let index = HashTable::open(arena.space(INDEX)?, arena.clone(), NAMES, key.clone())?;
+        let index = HashTable::open(Space::open(&arena, INDEX)?, arena.clone(), NAMES, key.clone())?;
         Ok(Self { cells, arena, blobs, index, key, state })
     }
 

@@ -127,7 +127,7 @@ fn leaf_or_root_outside_the_arena_is_refused() {
         let root = arena.root(3);
         arena.set_root(3, Root { granule: 16, ..root });
         forget();
-        let why = fixture::arena().space(3).err().unwrap().to_string();
+        let why = Space::open(&fixture::arena(), 3).err().unwrap().to_string();
         assert!(why.starts_with("space: 3: ") && why.contains(name), "{why}");
     }
     fresh();
@@ -135,7 +135,7 @@ fn leaf_or_root_outside_the_arena_is_refused() {
     let arena = fixture::arena();
     arena.payload().write_u32(u64::from(arena.root(3).granule) * GRANULE + 4, 16);
     forget();
-    assert!(fixture::arena().space(3).is_err());
+    assert!(Space::open(&fixture::arena(), 3).is_err());
 }
 
 /// The layout of a root, byte by byte.
