@@ -5,6 +5,7 @@
 //! ```
 
 use crate::OpenError;
+use std::rc::Rc;
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -16,6 +17,16 @@ pub trait Bytes {
 
     /// Writes the bytes of a header.
     fn write_header(&self, at: u64, header: &[u8; HEADER]);
+}
+
+impl<B: Bytes> Bytes for Rc<B> {
+    fn read_header(&self, at: u64) -> [u8; HEADER] {
+        B::read_header(self, at)
+    }
+
+    fn write_header(&self, at: u64, header: &[u8; HEADER]) {
+        B::write_header(self, at, header);
+    }
 }
 
 /// A layout's magic and version.
