@@ -6,7 +6,7 @@ use crate::utxo::create;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, id, plain, upload};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use serde_bytes::ByteBuf;
 
 const MIB: u64 = 1 << 20;
@@ -93,8 +93,8 @@ fn target_that_memory_cannot_hold_is_refused_and_the_one_named_works() {
 /// 32 MiB: the chain has its target, is pruned by capacity, and bills no more than its cap.
 #[test]
 fn smallest_canister_reaches_the_greatest_target_that_fits() {
-    let coppice = with_cap(MIN_STABLE_PAGES);
-    let most = greatest_target(MIN_STABLE_PAGES, 1 << 20, 0);
+    let coppice = Coppice::with(InitArg { max_stable_pages: Some(MIN_STABLE_PAGES), ..default_arg() });
+    let most = greatest_target(MIN_STABLE_PAGES, LOG_CLASS, 0);
     assert!(most >= 6 * MIB, "{most}");
     let refused = coppice.operator().set_prune_policy(&target(most + MIB)).answer().unwrap_err().to_string();
     assert!(refused.contains(&format!("{most} at most")), "{refused}");
