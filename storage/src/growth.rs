@@ -79,7 +79,7 @@ pub struct Growth<P> {
     learnt: Cell<Option<Price>>,
     /// Growth is deferred to a separate message.
     put_off: Cell<bool>,
-    /// Raw pages of the growth that was refused with `Later` and has not been made since; 0 for none.
+    /// Raw pages of the largest growth that was refused with `Later` and has not been made since; 0 for none.
     wanted: Cell<u64>,
     /// The reserved cycles: as loaded from their cell, plus what growths have reserved since.
     reserved: Cell<Reserved>,
@@ -138,7 +138,7 @@ impl<P: Platform> Growth<P> {
                 Err(_) if beyond > 0 => beyond /= 2,
                 Err(why) => {
                     if why == GrowError::Later {
-                        self.wanted.set(end);
+                        self.wanted.set(self.wanted.get().max(end));
                     }
                     return Err(why);
                 }

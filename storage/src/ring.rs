@@ -79,13 +79,14 @@ impl<P: Platform> Ring<P> {
         written.saturating_sub(capacity).max(origin.min(written))..written
     }
 
-    /// Returns the offset of an entry's slot. The entry is a kept one, or the next after [`make_room`](Self::make_room).
+    /// Returns the offset of an entry's slot. The entry is kept, or is the next one after [`make_room`](Self::make_room).
     pub fn slot(&self, number: u64) -> u64 {
         let Round { origin, capacity } = self.round.get();
         (1 + number.wrapping_sub(origin) % capacity) * self.len
     }
 
-    /// Makes room for the next entry: a full ring grows, unless it has all its slots or growth is refused.
+    /// Makes room for the next entry, whose number is that of entries ever written: a full ring grows, unless it has all its slots or growth
+    /// is refused.
     pub fn make_room(&self, next: u64) {
         let Round { origin, capacity } = self.round.get();
         let is_full = next > origin && (next - origin).is_multiple_of(capacity);

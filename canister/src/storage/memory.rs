@@ -95,9 +95,7 @@ pub fn max_pages() -> u64 {
 
 /// Sets the bytes that records may not use.
 pub fn set_reserve(bytes: u64) {
-    if let Ok(arena) = arena() {
-        arena.set_reserve(bytes);
-    }
+    opened().set_reserve(bytes);
 }
 
 /// Sets the inputs to the growth check.
@@ -113,10 +111,7 @@ pub fn billed_pages() -> u64 {
 /// Opens a space that is used only by the bench.
 #[cfg(feature = "bench")]
 pub fn bench(which: u8) -> Space {
-    match space(BENCH + which) {
-        Ok(space) => space,
-        Err(why) => platform::trap(&why.to_string()),
-    }
+    space(BENCH + which).unwrap_or_else(|why| platform::trap(&why.to_string()))
 }
 
 /// Runs code that creates UTXO records or rows: their memory is limited by `max_utxo_bytes`, and they take nothing from the reserve.

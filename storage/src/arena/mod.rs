@@ -3,10 +3,10 @@
 //! **Constraint.** Stable memory never shrinks and every byte grown is billed, so memory that one store frees must serve another one, be
 //! found again in constant time, and be of any of the sizes that stores need.
 //!
-//! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena grows by 1 MiB at a
-//! time up to 64 MiB, then by a block of 4 MiB, and what is not taken is free at once. A wanted slot is the free one with the lowest offset in its class
-//! (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split. A slot that becomes free is joined with
-//! its buddy, the other half of the next larger slot, if the buddy is free too.
+//! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena ends at a whole MiB up to
+//! 64 MiB, then at a whole block of 4 MiB, and all that is not taken is free. A wanted slot is the free one with the lowest offset in its
+//! class (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split. A slot that becomes free is
+//! joined with its buddy, the other half of the next larger slot, if the buddy is free too.
 //!
 //! ```text
 //! block of 64 granules

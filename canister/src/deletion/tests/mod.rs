@@ -163,10 +163,10 @@ fn row_of_another_version_is_not_read() {
     let mut queue = fresh();
     fill(&mut queue, 1);
     let arena = memory::arena().unwrap();
-    let (region, at) = (arena.payload(), waiting()[0]);
+    let (payload, at) = (arena.payload(), waiting()[0]);
     for (byte, wrong) in [(0, 4), (1, 0), (1, 2), (1, 4), (2, 5)] {
-        let right: [u8; 1] = region.read(at + byte);
-        region.write(at + byte, &[wrong]);
+        let right: [u8; 1] = payload.read(at + byte);
+        payload.write(at + byte, &[wrong]);
         assert_eq!(
             (queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed),
             (0, 0),
@@ -174,7 +174,7 @@ fn row_of_another_version_is_not_read() {
         );
         assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
         assert_eq!(queue.first_waiting(StoreType::Tx), None);
-        region.write(at + byte, &right);
+        payload.write(at + byte, &right);
     }
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
     assert_eq!((queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
@@ -187,18 +187,18 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
     fill(&mut queue, 300);
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
     let arena = memory::arena().unwrap();
-    let (region, rows) = (arena.payload(), waiting());
+    let (payload, rows) = (arena.payload(), waiting());
     assert_eq!(rows.len(), 300);
     // Rows that cannot be decoded are skipped, up to a limit.
     for (lost, first) in [(1, Some(1)), (100, Some(100)), (300, None)] {
-        rows[..lost].iter().for_each(|row| region.write(row + 1, &[9]));
+        rows[..lost].iter().for_each(|row| payload.write(row + 1, &[9]));
         assert_eq!(queue.first_waiting(StoreType::Tx), first, "{lost}");
     }
-    rows.iter().for_each(|row| region.write(row + 1, &[3]));
+    rows.iter().for_each(|row| payload.write(row + 1, &[3]));
     // Links of the first row that lead to itself, and to no slot.
-    let first = rows.iter().find(|row| region.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
+    let first = rows.iter().find(|row| payload.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
     for link in [(first / 128) as u32 + 1, u32::MAX] {
-        region.write(first + 48, &link.to_le_bytes());
+        payload.write(first + 48, &link.to_le_bytes());
         assert_eq!(queue.first_waiting(StoreType::Tx), None);
         assert_eq!(queue.status().stores[StoreType::Tx as usize].oldest_due, None);
     }
@@ -211,13 +211,13 @@ fn another_version_of_the_queue_is_not_opened() {
     let at = crate::testing::place(queue.store.as_ref().unwrap().slots.root(), 0);
     drop(queue);
     let arena = memory::arena().unwrap();
-    let region = arena.payload();
+    let payload = arena.payload();
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (4, 4)] {
-        let right: [u8; 1] = region.read(at + byte);
-        region.write(at + byte, &[wrong]);
+        let right: [u8; 1] = payload.read(at + byte);
+        payload.write(at + byte, &[wrong]);
         memory::forget();
         assert!(DeletionQueue::open(hash_key()).is_err(), "byte {byte}");
-        region.write(at + byte, &right);
+        payload.write(at + byte, &right);
     }
     memory::forget();
     assert!(DeletionQueue::open(HashKey::default()).is_err(), "no name is found without the hash key");

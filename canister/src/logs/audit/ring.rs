@@ -69,7 +69,7 @@ impl Ring {
         }
         slot.extend((entry.len() as u32).to_le_bytes());
         slot.extend(entry);
-        self.slots.make_room(head.place);
+        self.slots.make_room(self.written);
         self.slots.space().write(self.slots.slot(head.place), &slot);
         self.written = self.written.max(head.place + 1);
     }

@@ -189,6 +189,29 @@ fn full_entry_starts_another_up_to_four_in_an_hour() {
     assert_eq!(all(&audit).len(), 5, "another hour begins anew");
 }
 
+/// A ring that got no memory has gone round, and gets memory while an older entry is joined: every entry stays where it is found.
+#[test]
+fn call_that_joins_an_older_entry_does_not_move_the_others() {
+    let mut audit = fresh();
+    let arena = memory::arena().unwrap();
+    memory::set_max_pages(memory::billed_pages());
+    let taken: Vec<u64> =
+        std::iter::from_fn(|| arena.take_granules(crate::storage::owners::KEY_INDEX, 1).ok()).collect();
+    let note = |audit: &mut AuditLog, caller: u8| {
+        audit.note(true, &call(caller, "set", NOON), vec![change("a", "1", "2")]);
+    };
+    (0..20).for_each(|caller| note(&mut audit, caller));
+    let kept: Vec<u64> = (5..20).rev().collect();
+    assert_eq!(numbers(&audit), kept, "a leaf has 15 entries");
+    taken.into_iter().for_each(|granule| arena.give_granules(crate::storage::owners::KEY_INDEX, granule));
+    note(&mut audit, 15);
+    assert_eq!(numbers(&audit), kept);
+    assert_eq!(all(&audit).into_iter().find(|entry| entry.number == 15).unwrap().calls, 2);
+    // The ring grows after its round.
+    (20..45).for_each(|caller| note(&mut audit, caller));
+    assert_eq!(numbers(&audit), (15..45).rev().collect::<Vec<_>>());
+}
+
 #[test]
 fn damaged_entry_is_left_out_and_another_version_is_refused() {
     let mut audit = fresh();
