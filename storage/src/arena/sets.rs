@@ -1,8 +1,8 @@
 //! Eight sets of granules: the free list of each class, and the quarantine.
 //!
 //! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1` is set if a word of
-//! level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need 8.2
-//! M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
+//! level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need
+//! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
 //! moving, splitting and joining slots reads and writes one line. A line of level 1 spans one extent.
 //!
 //! | level | a bit stands for | lines | place |
