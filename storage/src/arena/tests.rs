@@ -78,6 +78,18 @@ fn a_slot_is_split_and_joined() {
     assert_eq!(half, Slot { granule: 64, generation: 2 }, "a granule keeps its generation");
 }
 
+/// Three free mebibytes at the end of the arena are a part of the slot of 4 MiB for which a fourth is grown.
+#[test]
+fn new_memory_joins_the_free_slots_before_it() {
+    let arena = fresh();
+    arena.growth().set_max_pages(8 * 16);
+    arena.reserve(LOG, &[(class(1024), 6)]).unwrap();
+    assert_eq!(arena.end(), 7 << 20);
+    arena.end_reservations();
+    assert_eq!(arena.take(LOG, Class::LARGEST, 1).map(|slot| slot.granule), Ok(64));
+    assert_eq!(arena.end(), 8 << 20);
+}
+
 #[test]
 fn granules_beyond_those_taken_are_free() {
     let arena = fresh();
