@@ -44,7 +44,7 @@ pub mod utxo;
 
 use api::{access, http, wire};
 use coppice_interface::CanisterArg;
-use ic_cdk::{init, inspect_message, post_upgrade};
+use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade};
 use operation::daemon;
 
 #[init(decode_with = "wire::canister_arg::of_init")]
@@ -52,6 +52,11 @@ fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| platform::trap(&format!("install: {why}")));
     http::certify();
     state::mutate(daemon::arm);
+}
+
+#[pre_upgrade]
+fn pre_upgrade() {
+    state::mutate(state::State::rewrite);
 }
 
 #[post_upgrade(decode_with = "wire::canister_arg::of_upgrade")]

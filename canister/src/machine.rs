@@ -43,7 +43,7 @@ struct Draft {
 /// Damage to a record or to a blob of the log.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
-    /// The record cannot be decoded.
+    /// The record's mark is damaged.
     Record,
     /// The record has a wrong location of the block.
     Misplaced(u64),
@@ -318,8 +318,8 @@ impl Machine {
 
     fn reset(&mut self, first: u64, dropping: bool, right: bool) {
         let expected = state::read(|state| {
-            let chain = &state.chain;
-            chain.state().head().map(|head| chain.hash(head).unwrap_or_default().to_bytes())
+            let chain = state.chain.state();
+            chain.head().map(|_| chain.head_hash.unwrap_or_default().to_bytes())
         });
         let head_hash = if right { expected.clone().unwrap_or_default() } else { [1, 2, 3].into() };
         let arg = ResetChain { head_hash, drop_unexported: dropping };
@@ -378,10 +378,8 @@ impl Machine {
             Harm::Record | Harm::Misplaced(_) if !numbers.is_empty() => {
                 let number = pick(&numbers);
                 self.harm(number);
-                state::mutate(|state| match harm {
-                    Harm::Misplaced(offset) if state.chain.meta(number).is_some() => {
-                        state.chain.misplace_record(number, offset);
-                    }
+                state::read(|state| match harm {
+                    Harm::Misplaced(offset) => state.chain.misplace_record(number, offset),
                     _ => state.chain.poison_record(number),
                 });
             }

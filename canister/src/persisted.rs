@@ -138,8 +138,11 @@ fn write(at: u64, value: &Value) {
     let cells = crate::testing::space(memory::CELLS);
     let mut bytes = Vec::new();
     ciborium::into_writer(value, &mut bytes).unwrap();
-    cells.write(at + 8, &(bytes.len() as u32).to_le_bytes());
-    cells.write(at + 12, &bytes);
+    let header: [u8; 8] = cells.read(at);
+    let len = (bytes.len() as u32).to_le_bytes();
+    let mut cell = [&header[..], &len, &bytes, &[0; 4]].concat();
+    coppice_storage::checksum::put(&mut cell);
+    cells.write(at, &cell);
 }
 
 fn upgrade() -> Result<(), String> {
@@ -189,14 +192,17 @@ fn another_version_of_a_cell_is_refused() {
     let before = shown();
     let cells = crate::testing::space(memory::CELLS);
     for (at, _) in CELLS {
-        let header: [u8; 12] = cells.read(at);
+        let (header, value): ([u8; 8], _) = (cells.read(at), cell_value(at));
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
             let mut bytes = header;
             bytes[byte] = wrong;
             cells.write(at, &bytes);
-            assert!(upgrade().is_err(), "byte {byte} of cell {at}");
+            assert!(upgrade().unwrap_err().contains("damaged"), "byte {byte} of cell {at}: its checksum is wrong");
+            write(at, &value);
+            assert!(upgrade().unwrap_err().contains("version"), "byte {byte} of cell {at}");
         }
         cells.write(at, &header);
+        write(at, &value);
         assert_eq!(upgrade(), Ok(()));
         assert_eq!(shown(), before);
     }

@@ -36,8 +36,8 @@ impl Entry {
     /// Returns whether a header belongs to this block.
     pub fn is(&self, header: &BlockHeader) -> bool {
         let Self { number, hash, parent_hash, timestamp_secs, lengths, sha256, transactions, ids_sha256: _ } = self;
-        (number, hash, parent_hash, timestamp_secs)
-            == (&header.number, &header.hash, &header.parent_hash, &header.timestamp_secs)
+        let parent = header.parent_hash.as_ref().unwrap_or(parent_hash);
+        (number, hash, parent_hash, timestamp_secs) == (&header.number, &header.hash, parent, &header.timestamp_secs)
             && (lengths, sha256, transactions) == (&header.lengths, &header.sha256, &header.transactions)
     }
 }

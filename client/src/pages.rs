@@ -178,7 +178,7 @@ mod tests {
         let chunk = |number| ExportChunk {
             number,
             hash: [1].into(),
-            parent_hash: BlockHash::default(),
+            parent_hash: None,
             timestamp_secs: 0,
             segment: 0,
             offset: 0,
@@ -213,7 +213,7 @@ mod tests {
         let header = |number| BlockHeader {
             number,
             hash: [1].into(),
-            parent_hash: [0].into(),
+            parent_hash: Some([0].into()),
             timestamp_secs: 0,
             monotonic_timestamp_secs: 0,
             transactions: 0,

@@ -96,7 +96,7 @@ mod tests {
         let header = BlockHeader {
             number: 7,
             hash: [1; 32].into(),
-            parent_hash: [0; 32].into(),
+            parent_hash: Some([0; 32].into()),
             timestamp_secs: 0,
             monotonic_timestamp_secs: 0,
             transactions: 0,

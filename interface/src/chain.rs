@@ -113,7 +113,7 @@ pub enum BlockField {
     Receipts,
     /// The length or the SHA-256 of the index.
     Index,
-    /// The kept block's header cannot be decoded, so nothing can be compared.
+    /// The kept block's header is damaged, so nothing can be compared.
     Unreadable,
 }
 
@@ -326,8 +326,8 @@ pub struct BlockHeader {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The parent block's hash.
-    pub parent_hash: BlockHash,
+    /// The parent block's hash; null if the parent's record is damaged.
+    pub parent_hash: Option<BlockHash>,
     /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp_secs: u64,
     /// `min(now, max(previous, timestamp_secs))` at append, in Unix seconds: the time by which age retention is computed.
@@ -536,8 +536,8 @@ pub struct Rollback {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
-    /// The head's hash, which protects against resetting the wrong chain. If the head's header cannot be decoded, the
-    /// hash is unknown: it is empty here and in `WrongHash`.
+    /// The head's hash, which protects against resetting the wrong chain. If it is unknown, because a rollback has reached
+    /// a block whose record is damaged, it is empty here and in `WrongHash`.
     pub head_hash: BlockHash,
     /// Resets the chain even if an exporter has not acknowledged all blocks. The exporter then loses these blocks.
     pub drop_unexported: bool,

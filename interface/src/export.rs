@@ -34,8 +34,8 @@ pub struct ExportChunk {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The parent block's hash.
-    pub parent_hash: BlockHash,
+    /// The parent block's hash; null if the parent's record is damaged.
+    pub parent_hash: Option<BlockHash>,
     /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp_secs: u64,
     /// The segment: 0 body, 1 receipts, 2 index.
@@ -121,7 +121,8 @@ pub enum ExportError {
         number: u64,
         /// The reason as a sentence.
         why: String,
-        /// The cursor with which reading continues after the block; `null` if the block is the head.
+        /// The cursor with which reading continues after the block, with an empty hash because the block's is unknown;
+        /// `null` if the block is the head.
         next: Option<ExportCursor>,
     },
     /// A reason that this version does not know.
@@ -227,7 +228,7 @@ pub enum AckError {
         /// The hash of the chain's block.
         expected: BlockHash,
     },
-    /// The block's header cannot be decoded; acknowledge a later block instead.
+    /// The block's header is damaged; acknowledge a later block instead.
     #[error("the header of the block cannot be read: acknowledge a later block ({why})")]
     Corrupt {
         /// The reason as a sentence.

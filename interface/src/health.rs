@@ -45,7 +45,7 @@ pub enum ProblemCode {
     Damaged,
     /// Damaged data was skipped or written off, and an operator has acknowledged it.
     DamageAcknowledged,
-    /// The head's record cannot be decoded.
+    /// The head's record is damaged.
     HeadUnreadable,
     /// Work of the daemon traps, and is set aside.
     SetAside,

@@ -1,11 +1,12 @@
-//! Cells: small values at fixed places of a space, as CBOR.
+//! Cells: small values at fixed places of a space, as CBOR with a checksum.
 //!
 //! ```text
-//! 0 header (magic, version, reserved)   8 length u32   12 CBOR
+//! 0 header (magic, version, reserved)   8 length u32   12 CBOR   … checksum u32
 //! ```
 
+use crate::checksum::{self, CHECKSUM};
 use crate::header::{HEADER, Header};
-use crate::{OpenError, Platform, Space};
+use crate::{OpenError, Platform, Space, cbor};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Bytes before the CBOR.
@@ -16,29 +17,41 @@ const HEAD: usize = HEADER + 4;
 pub struct Cell {
     /// Bytes from the start of the space.
     pub at: u64,
-    /// Maximum bytes of the cell, its head included.
+    /// Maximum bytes of the cell, its head and checksum included.
     pub capacity: usize,
     /// Name, magic and version.
     pub header: Header,
 }
 
 impl Cell {
+    /// Returns the bytes of the cell; none if it was never written.
+    fn bytes(&self, cells: &Space<impl Platform>) -> Result<Vec<u8>, OpenError> {
+        let head: [u8; HEAD] = cells.read(self.at);
+        let mut bytes = Vec::new();
+        if head == [0; HEAD] {
+            return Ok(bytes);
+        }
+        let (_, len) = head.split_last_chunk().expect("a head is longer than a length");
+        let len = (u32::from_le_bytes(*len) as usize).min(self.capacity - HEAD - CHECKSUM);
+        cells.read_onto(&mut bytes, self.at, HEAD + len + CHECKSUM);
+        if checksum::is_right(&bytes) { Ok(bytes) } else { Err(OpenError::Damaged { name: self.header.name }) }
+    }
+
     /// Reads the value; `None` if the cell was never written.
     ///
     /// # Errors
-    /// [`OpenError`] if another layout is found, or the value cannot be decoded.
+    /// [`OpenError`] if the cell is damaged, has another layout, or its value cannot be decoded.
     pub fn load<T: DeserializeOwned>(&self, cells: &Space<impl Platform>) -> Result<Option<T>, OpenError> {
-        let head: [u8; HEAD] = cells.read(self.at);
-        if head == [0; HEAD] {
-            return Ok(None);
-        }
-        let (header, len) = head.split_first_chunk().expect("a head is longer than a header");
+        let bytes = self.bytes(cells)?;
+        let Some(header) = bytes.first_chunk() else { return Ok(None) };
         self.header.check(header)?;
-        let len = u32::from_le_bytes(*len.first_chunk().expect("four bytes")) as usize;
-        let mut bytes = Vec::new();
-        cells.read_onto(&mut bytes, self.at + HEAD as u64, len.min(self.capacity - HEAD));
-        let value = ciborium::from_reader(bytes.as_slice());
-        value.map(Some).map_err(|error| OpenError::Corrupt { name: self.header.name, why: error.to_string() })
+        let value = cbor::read(&bytes[HEAD..bytes.len() - CHECKSUM]);
+        value.map(Some).map_err(|why| OpenError::Corrupt { name: self.header.name, why })
+    }
+
+    /// Returns whether the checksum is wrong.
+    pub fn is_damaged(&self, cells: &Space<impl Platform>) -> bool {
+        self.bytes(cells).is_err()
     }
 
     /// Writes the value.
@@ -48,17 +61,20 @@ impl Cell {
     pub fn save<T: Serialize>(&self, cells: &Space<impl Platform>, value: &T) -> Result<(), String> {
         let mut bytes = Vec::from(self.header.encode());
         bytes.extend([0; 4]);
-        ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
+        let mut bytes = cbor::write_onto(bytes, value)?;
+        let len = (bytes.len() - HEAD) as u32;
+        bytes[HEADER..HEAD].copy_from_slice(&len.to_le_bytes());
+        bytes.extend([0; CHECKSUM]);
         if bytes.len() > self.capacity {
             return Err(format!("{} bytes in a cell of {}", bytes.len(), self.capacity));
         }
-        let len = (bytes.len() - HEAD) as u32;
-        bytes[HEADER..HEAD].copy_from_slice(&len.to_le_bytes());
+        checksum::put(&mut bytes);
         cells.write(self.at, &bytes);
         Ok(())
     }
 
     /// Writes the value. Traps if the value is longer than the cell.
+    #[inline(never)]
     pub fn keep<P: Platform>(&self, cells: &Space<P>, value: &impl Serialize) {
         if let Err(why) = self.save(cells, value) {
             P::trap(&format!("{}: {why}", self.header.name));
@@ -72,7 +88,7 @@ mod tests {
     use crate::fixture::{CELLS, fresh, space};
 
     const CELL: Cell =
-        Cell { at: 4_096, capacity: 20, header: Header { name: "letters", magic: *b"ABCD", version: 1 } };
+        Cell { at: 4_096, capacity: 24, header: Header { name: "letters", magic: *b"ABCD", version: 1 } };
 
     #[test]
     fn value_follows_header_and_length_and_a_longer_one_is_refused() {
@@ -83,10 +99,27 @@ mod tests {
         CELL.save(&cells, &"abc").unwrap();
         assert_eq!(cells.read(4_096), *b"ABCD\x01\0\0\0\x04\0\0\0\x63abc");
         assert_eq!(CELL.load(&cells), Ok(Some("abc".to_string())));
-        assert_eq!(CELL.save(&cells, &"abcdefgh"), Err("21 bytes in a cell of 20".into()));
+        assert_eq!(CELL.save(&cells, &"abcdefgh"), Err("25 bytes in a cell of 24".into()));
         assert_eq!(CELL.load(&cells), Ok(Some("abc".to_string())), "nothing has changed");
         assert!(matches!(CELL.load::<u32>(&cells), Err(OpenError::Corrupt { name: "letters", .. })));
-        cells.write(4_096, b"X");
-        assert!(matches!(CELL.load::<String>(&cells), Err(OpenError::Header { .. })));
+        let next = Cell { header: Header { version: 2, ..CELL.header }, ..CELL };
+        assert!(matches!(next.load::<String>(&cells), Err(OpenError::Header { .. })), "another version");
+    }
+
+    #[test]
+    fn cell_with_a_flipped_bit_is_damaged() {
+        fresh();
+        let cells = space(CELLS);
+        cells.reserve(8_192).unwrap();
+        CELL.save(&cells, &"abc").unwrap();
+        for bit in 0..8 * 20 {
+            let at = 4_096 + bit / 8;
+            let [byte] = cells.read(at);
+            cells.write(at, &[byte ^ 1 << (bit % 8)]);
+            assert_eq!(CELL.load::<String>(&cells), Err(OpenError::Damaged { name: "letters" }), "bit {bit}");
+            assert!(CELL.is_damaged(&cells), "bit {bit}");
+            cells.write(at, &[byte]);
+        }
+        assert!(!CELL.is_damaged(&cells));
     }
 }

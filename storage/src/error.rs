@@ -49,6 +49,14 @@ pub enum OpenError {
         /// The reason.
         why: GrowError,
     },
+    /// The checksum is wrong.
+    #[error(
+        "{name}: damaged in stable memory. A running canister has a copy, which `pre_upgrade` writes anew: upgrade again, and do not skip it"
+    )]
+    Damaged {
+        /// Name of the layout.
+        name: &'static str,
+    },
     /// The layout contradicts itself.
     #[error("{name}: {why}")]
     Corrupt {

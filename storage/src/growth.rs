@@ -208,11 +208,15 @@ impl<P: Platform> Growth<P> {
         let before = std::mem::replace(balance, P::cycle_balance());
         let reserved = before.saturating_sub(*balance);
         if reserved > 0 {
-            let all = Reserved { cycles: self.reserved_now() + reserved, at: now };
-            self.reserved.set(all);
-            Raw::<P>::new().write(self.cell, &all.encode());
+            self.reserved.set(Reserved { cycles: self.reserved_now() + reserved, at: now });
+            self.save();
         }
         Ok(reserved)
+    }
+
+    /// Writes the cycles reserved for storage.
+    pub(crate) fn save(&self) {
+        Raw::<P>::new().write(self.cell, &self.reserved.get().encode());
     }
 
     /// The measured price while it is valid.

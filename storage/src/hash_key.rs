@@ -37,6 +37,12 @@ impl HashKey {
         is_first
     }
 
+    /// Returns the key for its owner to persist, if it is set.
+    pub fn bytes(&self) -> Option<[u8; KEY]> {
+        let halves = self.0.get()?.map(u64::to_le_bytes);
+        halves.as_flattened().try_into().ok()
+    }
+
     /// Returns whether the key is set.
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()

@@ -19,7 +19,9 @@
 pub mod arena;
 pub mod blob;
 pub mod bytes;
+pub mod cbor;
 pub mod cell;
+pub mod checksum;
 mod error;
 #[cfg(test)]
 mod fixture;

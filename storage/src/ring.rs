@@ -68,6 +68,13 @@ impl<P: Platform> Ring<P> {
         self.round.set(round);
     }
 
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.space.rewrite();
+        LAYOUT.write(&self.space, 0);
+        self.save(self.round.get());
+    }
+
     /// The space of the slots.
     pub fn space(&self) -> &Space<P> {
         &self.space

@@ -166,6 +166,15 @@ impl<P: Platform> Space<P> {
         }
     }
 
+    /// Writes the list of leaves anew, which the heap mirrors.
+    pub fn rewrite(&self) {
+        let (root, leaves) = (self.root.get(), self.leaves.borrow());
+        if root.leaves > 1 {
+            let words: Vec<u8> = leaves.iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
+            self.arena.payload().write(u64::from(root.granule) * GRANULE, &words);
+        }
+    }
+
     /// Returns the raw address of a byte, for tests that damage it.
     #[cfg(any(test, feature = "testing"))]
     pub fn raw_address(&self, offset: u64) -> Option<u64> {
@@ -254,11 +263,19 @@ impl<P: Platform> Space<P> {
         }
     }
 
-    /// Reads 64 bits, little-endian. Inlined, as is the next one, because each look-up reads an entry of a directory.
+    /// Reads 64 bits, little-endian. Inlined, as are the next two, because each look-up reads an entry of a directory.
     #[inline]
     pub fn read_u64(&self, offset: u64) -> u64 {
         self.address(offset, 8)
             .map_or_else(|| u64::from_le_bytes(self.read(offset)), |at| self.arena.payload().read_u64(at))
+    }
+
+    /// Reads 128 bits, little-endian, as two words.
+    #[inline]
+    pub fn read_pair(&self, offset: u64) -> [u64; 2] {
+        let both = self.address(offset, 16).map_or_else(|| self.read(offset), |at| self.arena.payload().read(at));
+        let both = u128::from_le_bytes(both);
+        [both as u64, (both >> 64) as u64]
     }
 
     /// Reads 32 bits, little-endian.

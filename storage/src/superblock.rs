@@ -2,24 +2,21 @@
 //!
 //! ```text
 //! copies at 0 and 4,096
-//! 0 magic "CPSB"   4 version u16   6 reserved u16   8 checksum u32 of the spaces   12 reserved u32
-//! 16 64 spaces: root u32 (granule; 0 for none) ‖ leaves u32
+//! 0 magic "CPSB"   4 version u16   6 reserved u16   8 64 spaces: root u32 (granule; 0 for none) ‖ leaves u32   520 checksum u32
 //! ```
 //! The second copy replaces a first one whose checksum is wrong.
 
 use crate::bytes::u32_at;
-use crate::header::Header;
+use crate::checksum::CHECKSUM;
+use crate::header::{HEADER, Header};
 use crate::raw::Raw;
-use crate::{OpenError, Platform};
-use xxhash_rust::xxh3::xxh3_64;
+use crate::{OpenError, Platform, checksum};
 
 /// Number of spaces.
 pub const SPACES: usize = 64;
-const LAYOUT: Header = Header { name: "stable memory", magic: *b"CPSB", version: 1 };
+const LAYOUT: Header = Header { name: "stable memory", magic: *b"CPSB", version: 2 };
 const COPIES: [u64; 2] = [0, 4_096];
-const CHECKSUM: usize = 8;
-const HEAD: usize = 16;
-const BYTES: usize = HEAD + 8 * SPACES;
+const BYTES: usize = HEADER + 8 * SPACES + CHECKSUM;
 
 /// Place of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,14 +53,14 @@ impl Superblock {
 
     fn decode(bytes: &[u8; BYTES]) -> Result<Self, OpenError> {
         LAYOUT.check(bytes.first_chunk().expect("a superblock is longer than a header"))?;
-        if u32_at(bytes, CHECKSUM) != xxh3_64(&bytes[HEAD..]) as u32 {
+        if !checksum::is_right(bytes) {
             return Err(OpenError::Corrupt {
                 name: LAYOUT.name,
                 why: "both copies of the superblock are damaged".into(),
             });
         }
         let root = |space: usize| {
-            let at = HEAD + 8 * space;
+            let at = HEADER + 8 * space;
             Root { granule: u32_at(bytes, at), leaves: u32_at(bytes, at + 4) }
         };
         Ok(Self { spaces: std::array::from_fn(root) })
@@ -72,11 +69,10 @@ impl Superblock {
     /// Writes both copies.
     pub fn save(&self, raw: Raw<impl Platform>) {
         let mut bytes = [0; BYTES];
-        bytes[..8].copy_from_slice(&LAYOUT.encode());
+        bytes[..HEADER].copy_from_slice(&LAYOUT.encode());
         let roots = self.spaces.map(|root| u64::from(root.granule) | u64::from(root.leaves) << 32);
-        bytes[HEAD..].copy_from_slice(roots.map(u64::to_le_bytes).as_flattened());
-        let checksum = xxh3_64(&bytes[HEAD..]) as u32;
-        bytes[CHECKSUM..CHECKSUM + 4].copy_from_slice(&checksum.to_le_bytes());
+        bytes[HEADER..BYTES - CHECKSUM].copy_from_slice(roots.map(u64::to_le_bytes).as_flattened());
+        checksum::put(&mut bytes);
         COPIES.into_iter().for_each(|at| raw.write(at, &bytes));
     }
 }
@@ -101,7 +97,7 @@ mod tests {
     #[test]
     fn one_whole_copy_suffices_and_two_damaged_ones_are_refused() {
         let block = saved();
-        assert_eq!(RAW.read(0), *b"CPSB\x01\0\0\0");
+        assert_eq!(RAW.read(0), *b"CPSB\x02\0\0\0");
         for bit in 0..8 * BYTES as u64 {
             for copy in COPIES {
                 let at = copy + bit / 8;

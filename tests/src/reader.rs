@@ -73,12 +73,15 @@ impl Reader {
     fn take(&mut self, chunk: ExportChunk) {
         let (mut block, whole) = self.partial.take().unwrap_or_else(|| {
             if let Some(before) = self.newest() {
-                assert_eq!((before.number + 1, &before.hash), (chunk.number, &chunk.parent_hash));
+                assert_eq!(
+                    (before.number + 1, &before.hash),
+                    (chunk.number, chunk.parent_hash.as_ref().expect("no block is damaged"))
+                );
             }
             let block = AppendBlock {
                 number: chunk.number,
                 hash: chunk.hash.clone(),
-                parent_hash: chunk.parent_hash.clone(),
+                parent_hash: chunk.parent_hash.clone().expect("no block is damaged"),
                 timestamp_secs: chunk.timestamp_secs,
                 ..AppendBlock::default()
             };

@@ -11,6 +11,7 @@
 //!       block that is taken back       104 input u32
 //!       missing parents                108 passed over u8
 //!       last block that went           112 height + 1 u32, 0: none  116 number u64
+//!       124 checksum u32
 //! ```
 
 use super::stop::Stop;
@@ -22,10 +23,11 @@ use crate::storage::places;
 use coppice_interface::{HeldBy, MissingParents, UtxoApplying, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::{OpenError, checksum};
 use std::rc::Rc;
 
-const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 4 };
-const BYTES: usize = 124;
+const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 5 };
+const BYTES: usize = 128;
 /// Seconds after which ticks try a rollback again that waits for memory.
 const RETRY_SECS: u64 = 60;
 
@@ -177,6 +179,7 @@ impl Stored {
             put(112, &(height + 1).to_le_bytes());
             put(116, &number.to_le_bytes());
         }
+        checksum::put(&mut b);
         b
     }
 
@@ -251,6 +254,9 @@ impl Applier {
         let stored = if bytes.iter().all(|&byte| byte == 0) {
             Stored::default()
         } else {
+            if !checksum::is_right(&bytes) {
+                return Err(OpenError::Damaged { name: LAYOUT.name }.into());
+            }
             LAYOUT.check(&array_at(&bytes, 0))?;
             Stored::decode(&bytes)?
         };
@@ -294,8 +300,18 @@ impl Applier {
         }
         if stored != self.stored {
             self.stored = stored;
-            self.cells.write(places::APPLYING, &stored.encode());
+            self.save();
         }
+    }
+
+    fn save(&self) {
+        self.cells.write(places::APPLYING, &self.stored.encode());
+    }
+
+    /// Writes both cells anew.
+    pub fn rewrite(&self) {
+        self.save();
+        Stop::save(self.stop.as_ref(), &self.cells);
     }
 
     /// Ends applying. The note of a block that is partly applied gets the place of the next transaction, so that a new beginning continues
@@ -421,7 +437,7 @@ mod tests {
             };
             applier.set(stored);
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 4, 0, of_phase, of_stage]);
+            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 5, 0, of_phase, of_stage]);
             assert_eq!([8, 16, 24].map(|at| u64_at(&bytes, at)), [0x0108, 0x0210, 0x0318]);
             assert_eq!([32, 36, 40, 44, 104].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C, 0x68]);
             assert_eq!([48, 56, 64].map(|at| u64_at(&bytes, at)), [0x0431, 0x0538, 0x41]);
@@ -431,10 +447,19 @@ mod tests {
         }
         applier.set(Stored { new_from: Some(0), ..Stored::default() });
         assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored.new_from, Some(0), "0 is a height");
-        for (at, value) in [(4, 5), (6, 3), (7, 3), (108, 2)] {
-            cells.write(places::APPLYING + at, &[value]);
-            assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
-            cells.write(places::APPLYING, &Stored::default().encode());
+        let whole = Stored::default().encode();
+        for bit in 0..8 * BYTES {
+            let mut damaged = whole;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            cells.write(places::APPLYING, &damaged);
+            assert!(Applier::open(Rc::clone(&cells)).is_err_and(|why| why.contains("damaged")), "bit {bit}");
+        }
+        for (at, value) in [(4, 6), (6, 3), (7, 3), (108, 2)] {
+            let mut other = whole;
+            other[at] = value;
+            checksum::put(&mut other);
+            cells.write(places::APPLYING, &other);
+            assert!(Applier::open(Rc::clone(&cells)).is_err_and(|why| !why.contains("damaged")), "byte {at}");
         }
     }
 

@@ -1,21 +1,26 @@
 //! Stop: the reason why applying stands at its position, kept for `health`.
 //!
-//! ```text
-//! cell: 0 magic "CPST"  4 version u16  6 bytes of the sentence u16, 0: no stop  8 time u64 (Unix nanoseconds)  16 sentence
-//! ```
 //! A stop lasts until the position moves: until the transaction can be applied, is skipped or is taken back with its block, or until applying
 //! ends.
 
+use crate::storage::OpenError;
 use crate::storage::memory::Space;
 use crate::storage::places;
-use coppice_storage::bytes::{array_at, u64_at};
+use crate::text::cut;
+use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
+use serde::{Deserialize, Serialize};
 
-const LAYOUT: Header = Header { name: "stop of applying", magic: *b"CPST", version: 1 };
-const TEXT_AT: usize = 16;
+const CELL: Cell = Cell {
+    at: places::APPLY_STOP,
+    capacity: places::APPLY_STOP_LEN,
+    header: Header { name: "stop of applying", magic: *b"CPST", version: 2 },
+};
+/// Bytes of the longest sentence.
+const MOST: usize = places::APPLY_STOP_LEN - 64;
 
 /// A stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// Time at which applying first stopped for this reason.
     pub since_ns: u64,
@@ -27,30 +32,14 @@ impl Stop {
     /// Reads the cell; a cell that was never written has no stop.
     ///
     /// # Errors
-    /// A sentence if this code did not write the cell.
-    pub fn load(cells: &Space) -> Result<Option<Self>, String> {
-        let bytes: [u8; places::APPLY_STOP_LEN] = cells.read(places::APPLY_STOP);
-        if bytes.iter().all(|&byte| byte == 0) {
-            return Ok(None);
-        }
-        LAYOUT.check(&array_at(&bytes, 0))?;
-        let len = usize::from(u16::from_le_bytes(array_at(&bytes, 6)));
-        let text = bytes.get(TEXT_AT..TEXT_AT + len).and_then(|text| String::from_utf8(text.to_vec()).ok());
-        let text = text.ok_or_else(|| format!("{}: the sentence", LAYOUT.name))?;
-        Ok(Some(Self { since_ns: u64_at(&bytes, 8), text }).filter(|stop| !stop.text.is_empty()))
+    /// [`OpenError`].
+    pub fn load(cells: &Space) -> Result<Option<Self>, OpenError> {
+        Ok(CELL.load(cells)?.flatten())
     }
 
     /// Writes the cell.
     pub fn save(stop: Option<&Self>, cells: &Space) {
-        let mut bytes = [0; places::APPLY_STOP_LEN];
-        bytes[..8].copy_from_slice(&LAYOUT.encode());
-        if let Some(Self { since_ns, text }) = stop {
-            let text = &text[..text.floor_char_boundary(places::APPLY_STOP_LEN - TEXT_AT)];
-            bytes[6..8].copy_from_slice(&(text.len() as u16).to_le_bytes());
-            bytes[8..16].copy_from_slice(&since_ns.to_le_bytes());
-            bytes[TEXT_AT..TEXT_AT + text.len()].copy_from_slice(text.as_bytes());
-        }
-        cells.write(places::APPLY_STOP, &bytes);
+        CELL.keep(cells, &stop.map(|stop| Self { since_ns: stop.since_ns, text: cut(&stop.text, MOST) }));
     }
 }
 
@@ -66,17 +55,13 @@ mod tests {
         memory::forget();
         let cells = crate::testing::space(memory::CELLS);
         assert_eq!(Stop::load(&cells), Ok(None));
-        let stop = Stop { since_ns: 7, text: "block 1".into() };
+        let stop = Stop { since_ns: u64::MAX, text: "block 1".into() };
         Stop::save(Some(&stop), &cells);
-        let begin: [u8; 17] = cells.read(places::APPLY_STOP);
-        assert_eq!(begin, *b"CPST\x01\0\x07\0\x07\0\0\0\0\0\0\0b");
         assert_eq!(Stop::load(&cells), Ok(Some(stop)));
-        let long = Stop { since_ns: 7, text: "ä".repeat(2_000) };
+        let long = Stop { since_ns: u64::MAX, text: "ä".repeat(2_000) };
         Stop::save(Some(&long), &cells);
-        assert_eq!(Stop::load(&cells).unwrap().unwrap().text, "ä".repeat(504));
+        assert_eq!(Stop::load(&cells).unwrap().unwrap().text, "ä".repeat(478) + "…");
         Stop::save(None, &cells);
         assert_eq!(Stop::load(&cells), Ok(None));
-        cells.write(places::APPLY_STOP + 4, &[9]);
-        assert!(Stop::load(&cells).is_err());
     }
 }

@@ -75,9 +75,7 @@ impl Applier {
     ) -> (TakenBack, u64) {
         let known = stores.chain.find(number).ok().zip(stores.chain.applied(number));
         let Some((meta, note)) = known else {
-            faults.push(format!(
-                "block {number}: its record cannot be decoded: the block's transactions stay mined in it"
-            ));
+            faults.push(format!("block {number}: its record is damaged: the block's transactions stay mined in it"));
             self.set(Stored { back: None, ..self.stored });
             return (TakenBack::Whole, 0);
         };

@@ -6,7 +6,7 @@
 use super::draft::{Admission, Draft, Standing, too_large};
 use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
-use super::records::{BlockMeta, BlockRecord};
+use super::record::{BlockMeta, BlockRecord};
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered};
 use crate::storage::Meter;
@@ -105,7 +105,9 @@ impl ChainStore {
     /// Classifies a new block against the kept ones.
     pub(super) fn standing(&self, draft: &Draft) -> Result<Standing, AppendError> {
         let state = &self.state;
-        let Some(head) = state.head() else { return Ok(Standing::Next) };
+        if !state.started {
+            return Ok(Standing::Next);
+        }
         if let Some(to) = state.rollback_to.filter(|&to| draft.number > to) {
             return Err(AppendError::RollbackUnderway { to });
         }
@@ -114,14 +116,17 @@ impl ChainStore {
         }
         if draft.number < state.next {
             let kept = self.records.get(draft.number);
-            let differs = kept.map_or_else(|| vec![BlockField::Unreadable], |kept| draft.differences(&kept));
+            let differs = kept.map_or_else(
+                || vec![BlockField::Unreadable],
+                |kept| draft.differences(&kept, self.parent(draft.number)),
+            );
             return if differs.is_empty() { Ok(Standing::Known) } else { Err(AppendError::Conflict { differs }) };
         }
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
         }
-        // A head whose record is damaged has no readable hash, so the parent check is skipped; the numbers still follow each other.
-        match self.hash(head) {
+        // Where the head's hash is unknown, the numbers still follow each other.
+        match state.head_hash {
             Some(hash) if hash != draft.parent => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
             _ => Ok(Standing::Next),
         }
@@ -217,23 +222,12 @@ impl ChainStore {
         }
     }
 
-    /// Bytes of the log between the head and the next block; 0 if unknown, because the head's record is damaged. A gap is the rest of one
-    /// blob: a longer one means that the head's record is wrong, and must not be stored.
-    fn gap_before(&self, meta: &BlockMeta) -> u32 {
-        if meta.log_offset != self.log.start_of(self.log.blob_of(meta.log_offset)) {
-            return 0;
-        }
-        let before = self.state.head().and_then(|head| self.records.meta(head));
-        let gap = before.map_or(0, |before| meta.log_offset.saturating_sub(before.log_end()));
-        u32::try_from(gap).ok().filter(|&gap| gap < self.log.class().size()).unwrap_or(0)
-    }
-
     /// Writes the record of the next block.
     pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta) {
-        let Draft { hash, parent, sha256, .. } = *draft;
-        let (references_before, gap) = (self.state.references, self.gap_before(&meta));
+        let Draft { hash, sha256, .. } = *draft;
+        let references_before = self.state.references;
         self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
-        self.records.put(&BlockRecord { meta, hash, parent, sha256, references_before, gap });
+        self.records.put(&BlockRecord { meta, hash, sha256, references_before });
     }
 
     /// Writes the record and moves the head. The payload, the ids and the keys must be in place.
@@ -244,7 +238,9 @@ impl ChainStore {
         if !state.started {
             state.started = true;
             state.oldest = draft.number;
+            state.parent = Some(draft.parent);
         }
+        state.head_hash = Some(draft.hash);
         state.monotonic = meta.monotonic;
         state.log_tail = meta.log_end();
         state.keys += u64::from(meta.keys);

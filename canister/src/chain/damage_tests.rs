@@ -62,8 +62,7 @@ enum Harm {
 
 /// Kinds of damage to a record in a log that ends at `tail`.
 fn harms(tail: u64) -> Vec<Harm> {
-    let places =
-        [0, 1, u64::from(CLASS), tail / 2, tail - 1, tail, tail + 1, 2 * tail, 1 << 50, u64::MAX, u64::MAX / 2];
+    let places = [0, u64::from(CLASS), tail / 2, tail, u64::MAX];
     [Harm::None, Harm::Undecodable].into_iter().chain(places.map(Harm::At)).collect()
 }
 
@@ -341,7 +340,7 @@ fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed>
     Some(chain.skip(blobs, removal))
 }
 
-/// Skipping a block whose removal traps frees the range that the next block's record gives, and only if both records agree.
+/// Skipping a block whose removal traps frees the range that the next block's record gives, unless that is damaged.
 #[test]
 fn skipped_block_loses_only_its_own_blobs() {
     let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.class_counters(chain.log_class()).lost;
@@ -357,10 +356,12 @@ fn skipped_block_loses_only_its_own_blobs() {
         (2..12).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, body(number))), "{wrong}: {number}"));
         assert_eq!(chain.debt(IndexTable::Ids).debt, 2);
         while let Some(removed) = chain.remove_oldest(&mut blobs) {
-            assert_eq!(removed.faults, Vec::<String>::new(), "{wrong}");
+            assert_eq!(removed.faults.is_empty(), !wrong || removed.number != 1, "{:?}", removed.faults);
             check_space(&chain, &blobs);
         }
-        assert_eq!(chain.payload_bytes(), chain.meta(11).unwrap().payload_len());
+        // The link of the damaged block stays counted.
+        let link = if wrong { 12 } else { 0 };
+        assert_eq!(chain.payload_bytes() + link, chain.meta(11).unwrap().payload_len());
         chain.sweep(IndexTable::Ids, Meter::unlimited());
         assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
     }
@@ -381,15 +382,13 @@ fn skipped_block_loses_only_its_own_blobs() {
     native::with(|world| world.log.clear());
 }
 
-/// A record's sum of references is used only if it is plausible, so kept blocks stay counted.
+/// A damaged sum of references is not used, so kept blocks stay counted.
 #[test]
-fn rollback_ignores_an_implausible_sum_of_references() {
+fn rollback_ignores_a_damaged_sum_of_references() {
     for (damaged, sum) in [(5, 0), (5, u64::MAX), (4, 0), (4, u64::MAX), (3, 0)] {
         let (mut chain, mut blobs) = chain_of(6);
         (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
-        let mut record = chain.records.get(damaged).unwrap();
-        record.references_before = sum;
-        chain.records.put(&record);
+        chain.records.poison(damaged, 224, &u64::to_le_bytes(sum));
         chain.remove_head(&mut blobs).unwrap();
         assert_eq!(chain.state().kept_references(), 3 * 2, "block {damaged} says {sum}");
     }

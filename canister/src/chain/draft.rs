@@ -1,6 +1,7 @@
 //! A new block that is not yet part of the chain, and the conditions under which it is admitted.
 
-use super::records::{BlockRecord, Hash, MAX_HASH};
+use super::hash::{Hash, MAX_HASH};
+use super::record::BlockRecord;
 use candid::Principal;
 use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
 use coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
@@ -99,15 +100,15 @@ impl Draft {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
     }
 
-    /// Returns the fields in which the block differs from a kept one. Declared digests are compared, not bytes.
-    pub fn differences(&self, kept: &BlockRecord) -> Vec<BlockField> {
+    /// Returns the fields in which the block differs from a kept one, whose parent may be unknown. Declared digests are compared, not bytes.
+    pub fn differences(&self, kept: &BlockRecord, parent: Option<Hash>) -> Vec<BlockField> {
         let segment = |segment: Segment| {
             let at = segment.index();
             (self.lengths[at], self.sha256[at]) != (kept.meta.lengths[at], kept.sha256[at])
         };
         let all = [
             (BlockField::Hash, self.hash != kept.hash),
-            (BlockField::ParentHash, self.parent != kept.parent),
+            (BlockField::ParentHash, parent.is_some_and(|parent| self.parent != parent)),
             (BlockField::Timestamp, self.timestamp_secs != kept.meta.timestamp_secs),
             (BlockField::Body, segment(Segment::Body)),
             (BlockField::Receipts, segment(Segment::Receipts)),

@@ -396,7 +396,7 @@ impl World {
             let number = made.block.number;
             let found = self.chain.block(&self.blobs, number).unwrap();
             let (header, body, receipts, index) = (found.header, found.body, found.receipts, found.index);
-            let (hash, parent_hash, timestamp_secs) = (header.hash, header.parent_hash, header.timestamp_secs);
+            let (hash, parent_hash, timestamp_secs) = (header.hash, header.parent_hash.unwrap(), header.timestamp_secs);
             let whole =
                 AppendBlock { number, hash, parent_hash, timestamp_secs, body, receipts, index, sha256: header.sha256 };
             assert_eq!(whole, made.block);

@@ -10,18 +10,19 @@
 //! blocks        ├ 0 ┼─ 1 ──┼── 2 ─────────┼ 3 ┼ …      a block may begin and end anywhere
 //!
 //! header: 0 magic "CPLD"  4 version u16  8 class u32
-//! entry:  granule u32 ‖ generation u32                  generation 0 = none
 //! ```
 
 use super::directory::Directory;
-use crate::storage::OpenError;
 use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
 use crate::storage::memory::{GrowError, Space};
+use crate::storage::{Arena, OpenError, owners};
+use coppice_storage::arena::Slot;
 use coppice_storage::header::Header;
 use std::ops::Range;
 
-const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 2 };
-const ENTRY: u64 = 8;
+const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 3 };
+/// Owners of the log's blobs: those of an open upload lie behind the others.
+const OWNERS: [Owner; 2] = [owners::CHAIN, owners::UPLOAD];
 
 /// Directory of the log's blobs. The chain tracks which part of the log is in use.
 pub struct Log {
@@ -34,9 +35,9 @@ impl Log {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(space: Space, class: Class) -> Result<Self, OpenError> {
+    pub fn open(space: Space, arena: Arena, class: Class) -> Result<Self, OpenError> {
         let is_new = space.is_empty();
-        let directory = Directory::open(space, &LAYOUT, ENTRY, MAX_GRANULES / class.granules())?;
+        let directory = Directory::open(space, arena, LAYOUT, &OWNERS, MAX_GRANULES / class.granules())?;
         if is_new {
             directory.space().write_u32(8, class.size());
         }
@@ -46,6 +47,12 @@ impl Log {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why });
         }
         Ok(Self { directory, class })
+    }
+
+    /// Writes the header and the list of leaves anew.
+    pub fn rewrite(&self) {
+        self.directory.rewrite();
+        self.directory.space().write_u32(8, self.class.size());
     }
 
     /// The size class of the log's blobs.
@@ -72,24 +79,11 @@ impl Log {
         end.div_ceil(self.size())
     }
 
-    fn entry(&self, blob: u64) -> u64 {
-        self.directory.space().read_u64(self.directory.at(blob))
-    }
-
-    fn set_entry(&mut self, blob: u64, entry: u64) {
-        self.directory.space().write_u64(self.directory.at(blob), entry);
-    }
-
     /// Location of blob `k`, or `None`.
     pub fn ptr(&self, blob: u64) -> Option<BlobPtr> {
-        let entry = self.entry(blob);
-        let generation = (entry >> 32) as u32;
-        (generation != 0).then(|| BlobPtr {
-            offset: (entry & 0xFFFF_FFFF) * GRANULE,
-            len: self.class.size(),
-            class: self.class.size(),
-            generation,
-        })
+        let Slot { granule, generation } = self.directory.get(blob)?;
+        let size = self.class.size();
+        Some(BlobPtr { offset: granule.wrapping_mul(GRANULE), len: size, class: size, generation })
     }
 
     /// Returns whether blob `k` can be read and written.
@@ -99,16 +93,13 @@ impl Log {
 
     /// Removes blob `k` from the directory.
     pub fn clear(&mut self, blob: u64) {
-        // An entry without memory is 0 already.
-        if self.entry(blob) != 0 {
-            self.set_entry(blob, 0);
-        }
+        self.directory.clear(blob);
     }
 
     /// Points blob `k` to a location that was never allocated, as damage would.
     #[cfg(test)]
     pub fn poison(&mut self, blob: u64) {
-        self.set_entry(blob, 1 << 32 | (MAX_GRANULES - self.class.granules()));
+        self.directory.lose(blob, MAX_GRANULES - self.class.granules());
     }
 
     /// Reserves memory so that these blobs can be added for an owner while the blobs from `oldest` on are kept.
@@ -121,8 +112,7 @@ impl Log {
     pub fn extend(&mut self, blobs: &mut BlobStore, range: Range<u64>, owner: Owner) -> Result<(), AllocateError> {
         for blob in range {
             let ptr = blobs.allocate(self.class.size(), owner)?;
-            let entry = (ptr.offset / GRANULE) | (u64::from(ptr.generation) << 32);
-            self.set_entry(blob, entry);
+            self.directory.set(blob, Slot { granule: ptr.offset / GRANULE, generation: ptr.generation });
         }
         Ok(())
     }

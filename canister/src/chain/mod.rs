@@ -23,7 +23,7 @@
 //!
 //! **Files, in reading order**
 //!
-//! - `state/`, `records`, `log`: the stored structures. `store` has [`ChainStore`], which owns them and the two tables.
+//! - `state/`, `record`, `records`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`], which owns them and the two tables.
 //! - `draft`, `append`: the checks of a new block, and its entry. `upload/`: the same for a block in chunks.
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
@@ -35,9 +35,11 @@
 mod append;
 mod directory;
 mod draft;
+mod hash;
 mod log;
 mod postings;
 mod read;
+mod record;
 mod records;
 mod remove;
 mod reorgs;
@@ -50,9 +52,10 @@ mod upload;
 
 pub use coppice_interface::segments::Segment;
 pub use draft::Admission;
+pub use hash::{Hash, MAX_HASH};
 pub use postings::pages::MAX_KEY_PAGE;
 pub use postings::sweep::{IndexTable, TableDebt};
-pub use records::{AppliedNote, BlockMeta, BlockRecord, Hash, MAX_HASH};
+pub use record::{AppliedNote, BlockMeta, BlockRecord, Numbers};
 pub use remove::{Removal, Removals, Removed};
 pub use reorgs::Rollbacks;
 pub use rollback::RolledBack;

@@ -1,6 +1,7 @@
 //! Queries of the kept blocks: headers, segments, and look-up of a transaction by its id. `postings/pages.rs` looks up keys.
 
-use super::records::{BlockMeta, BlockRecord};
+use super::hash::Hash;
+use super::record::{BlockMeta, BlockRecord};
 use super::store::ChainStore;
 use crate::platform::limits::MAX_REPLY;
 use crate::storage::Meter;
@@ -38,6 +39,10 @@ fn corrupt(number: u64, why: impl std::fmt::Display) -> ReadError {
     ReadError::Corrupt { why: format!("block {number}: {why}") }
 }
 
+fn damaged(number: u64) -> ReadError {
+    corrupt(number, "its record is damaged")
+}
+
 impl ChainStore {
     /// Numbers, sizes and times of a block.
     ///
@@ -55,7 +60,12 @@ impl ChainStore {
                 ReadError::Pruned { first_available: self.state.oldest }
             });
         }
-        self.records.meta(number).ok_or_else(|| corrupt(number, "its record cannot be decoded"))
+        self.records.meta(number).ok_or_else(|| damaged(number))
+    }
+
+    /// The hash of the block before a kept block: `None` if that block's record is damaged.
+    pub fn parent(&self, number: u64) -> Option<Hash> {
+        if number == self.state.oldest { self.state.parent } else { self.hash(number - 1) }
     }
 
     /// A block without its payload.
@@ -63,7 +73,7 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find).
     pub fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
-        Ok(self.record(number)?.header())
+        Ok(self.record(number)?.header(self.parent(number)))
     }
 
     /// The headers of blocks from `from` to `to`, both included: at most `MAX_HEADERS` (1,000), and none above the head.
@@ -75,11 +85,15 @@ impl ChainStore {
         if from > to {
             return Ok(page);
         }
-        page.headers.push(self.header(from)?);
+        let mut before = self.record(from)?;
+        page.headers.push(before.header(self.parent(from)));
         let last = to.min(self.state.next - 1);
         for number in from + 1..=last {
-            match self.header(number) {
-                Ok(header) if page.headers.len() < MAX_HEADERS => page.headers.push(header),
+            match self.record(number) {
+                Ok(record) if page.headers.len() < MAX_HEADERS => {
+                    page.headers.push(record.header(Some(before.hash)));
+                    before = record;
+                }
                 _ => {
                     page.next = Some(number);
                     break;
@@ -95,7 +109,7 @@ impl ChainStore {
     /// As [`find`](Self::find).
     pub fn record(&self, number: u64) -> Result<BlockRecord, ReadError> {
         self.find(number)?;
-        self.records.get(number).ok_or_else(|| corrupt(number, "its record cannot be decoded"))
+        self.records.get(number).ok_or_else(|| damaged(number))
     }
 
     /// Part of a segment: the segment, the first byte, the number of bytes.
@@ -204,8 +218,8 @@ impl ChainStore {
     fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {
         // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
         let Some((number, position)) = self.reachable(posting) else { return Ok(PostingMatch::Gone) };
-        let record = self.records.meta_and_hash(number);
-        let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
+        let record = self.records.peek(number);
+        let (meta, hash) = record.ok_or_else(|| damaged(number))?;
         if position >= meta.transactions {
             // The posting outlived a damaged block with this number.
             return Ok(PostingMatch::Gone);
@@ -232,7 +246,9 @@ impl ChainStore {
     /// As [`location`](Self::location); `NotFound` also if the block has no receipts; `TooLarge` if the receipt does not fit into a reply.
     pub fn receipt(&self, blobs: &BlobStore, id: &[u8]) -> Result<Receipt, ReadError> {
         let location = self.location(blobs, id)?;
-        let (meta, position) = (self.find(location.block_number)?, location.position);
+        let number = location.block_number;
+        let (meta, _) = self.records.peek(number).ok_or_else(|| damaged(number))?;
+        let position = location.position;
         if meta.lengths[Segment::Receipts.index()] == 0 {
             return Err(ReadError::NotFound);
         }

@@ -5,7 +5,8 @@
 //! (`postings/sweep.rs`). So pruning reads and changes as much for a block with one transaction as for a block with 100,000. The head
 //! is removed by `rollback.rs`.
 
-use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
+use super::record::{BlockMeta, Numbers};
+use super::records::PAGE_RECORDS;
 use super::state::ChainState;
 use super::store::ChainStore;
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
@@ -32,8 +33,8 @@ pub struct Removed {
 pub struct Removal {
     /// The block's number.
     pub number: u64,
-    /// `None` if the block's record cannot be decoded.
-    meta: Option<BlockMeta>,
+    /// `None` if the block's record is damaged.
+    record: Option<Numbers>,
     /// Blobs of the log that become free.
     freed: Range<u64>,
     /// References before the next block according to that block's record.
@@ -53,7 +54,7 @@ impl Removal {
 
     /// Payload bytes.
     pub fn bytes(&self) -> u64 {
-        self.meta.map_or(0, |meta| meta.payload_len())
+        self.record.map_or(0, |record| record.meta.payload_len())
     }
 }
 
@@ -77,46 +78,17 @@ impl Removals {
         if number >= self.before {
             return None;
         }
-        let meta = self.record.take().unwrap_or_else(|| chain.records.numbers(number)).map(|record| record.meta);
+        let record = self.record.take().unwrap_or_else(|| chain.records.numbers(number));
         let next = chain.records.numbers(number + 1);
-        let freed = chain.freed_with(meta.as_ref(), next.as_ref(), self.first);
+        // If the next block's record is damaged, the blobs become free with a later block.
+        let end = next.map_or(self.first, |next| chain.log.blob_of(next.meta.log_offset));
+        let freed = self.first..end.max(self.first);
         *self = Self { number: number + 1, before: self.before, first: freed.end, record: Some(next) };
-        Some(Removal { number, meta, freed, references_below: next.map(|next| next.references_before) })
+        Some(Removal { number, record, freed, references_below: next.map(|next| next.references_before) })
     }
 }
 
 impl ChainStore {
-    /// Blobs of the log that become free with the oldest block, if the log begins with blob `first`: those before the blob in which the
-    /// next block starts. If the next block's record is damaged, the blobs become free with a later block.
-    fn freed_with(&self, meta: Option<&BlockMeta>, next: Option<&Numbers>, first: u64) -> Range<u64> {
-        // Blocks lie one after the other, and none starts after the tail: a record that contradicts this is damaged, and frees nothing. A
-        // record that no neighbour confirms may be wrong as well.
-        let next = next.filter(|next| next.meta.log_offset <= self.state.log_tail);
-        let next = next.filter(|next| match meta {
-            Some(meta) => self.follows(meta, next),
-            None => self.is_confirmed_by_next(&next.meta),
-        });
-        let end = next.map_or(first, |next| self.log.blob_of(next.meta.log_offset));
-        first..end.max(first)
-    }
-
-    /// Returns whether a block's payload begins where the previous block ends, or after the gap in its record.
-    pub(super) fn follows(&self, before: &BlockMeta, next: &Numbers) -> bool {
-        let (end, gap, start) = (before.log_end(), next.gap, next.meta.log_offset);
-        let is_gap = gap < self.log.class().size();
-        end == start || is_gap && end.checked_add(u64::from(gap)) == Some(start)
-    }
-
-    /// Returns whether the next block begins where this record says that its block ends. For the newest block: whether it ends at the
-    /// log's tail.
-    fn is_confirmed_by_next(&self, meta: &BlockMeta) -> bool {
-        let after = meta.number + 1;
-        if after < self.state.next {
-            return self.records.numbers(after).is_some_and(|after| self.follows(meta, &after));
-        }
-        meta.log_end() == self.state.log_tail
-    }
-
     /// Plans for removing the blocks below `before`. The head is never removed.
     pub fn removals(&self, before: u64) -> Removals {
         let before = before.min(self.state.next.saturating_sub(1));
@@ -127,13 +99,14 @@ impl ChainStore {
     ///
     /// Unreadable data never stops the removal: it is listed in [`Removed::faults`] and skipped.
     pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
-        let Removal { number, meta, freed, references_below } = removal;
+        let Removal { number, record, freed, references_below } = removal;
         debug_assert_eq!(number, self.state.oldest);
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
-        let first = freed.end;
+        let (first, meta) = (freed.end, record.map(|record| record.meta));
         self.owe(meta.as_ref(), references_below);
         self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page, |state, removed| {
             state.oldest = number + 1;
+            state.parent = record.map(|record| record.hash);
             state.log_first = first;
             state.pruned_blocks += 1;
             state.pruned_bytes += removed.bytes;
@@ -143,10 +116,9 @@ impl ChainStore {
     /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of records
     /// if the block was the last on it.
     pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
-        let Removal { number, meta, freed, references_below } = removal;
+        let Removal { number, record, freed, references_below } = removal;
         debug_assert_eq!(number, self.state.oldest);
-        // The freed range is checked as usual, because a wrong record must not write off blobs of other blocks.
-        let first = freed.end;
+        let (first, meta) = (freed.end, record.map(|record| record.meta));
         for blob in freed {
             blobs.write_off(self.log.class(), owners::CHAIN);
             self.log.clear(blob);
@@ -154,6 +126,7 @@ impl ChainStore {
         self.owe(meta.as_ref(), references_below);
         self.uncount(meta.as_ref());
         self.state.oldest = number + 1;
+        self.state.parent = record.map(|record| record.hash);
         self.state.log_first = first;
         self.state.pruned_blocks += 1;
         self.save();
@@ -210,7 +183,7 @@ impl ChainStore {
         let bytes = meta.map_or(0, BlockMeta::payload_len);
         let mut removed = Removed { number, bytes, ..Removed::default() };
         if meta.is_none() {
-            removed.faults.push(format!("block {number}: its record cannot be decoded"));
+            removed.faults.push(format!("block {number}: its record is damaged"));
         }
         self.uncount(meta);
         let quarantined = self.quarantine(blobs, freed.clone(), owners::CHAIN, &mut removed.faults);

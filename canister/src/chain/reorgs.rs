@@ -10,22 +10,21 @@
 //! heads after rollbacks, one block each:  5        9            7             12
 //! stack of (count, head):               (1,5) │ (1,5)(2,9) │ (1,5)(3,7) │ (1,5)(3,7)(4,12)
 //! a cursor made at count 1: the first step above 1 is (3,7), so block 7 is shared
-//!
-//! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
 //! ```
 
+use crate::storage::OpenError;
 use crate::storage::memory::Space;
 use crate::storage::places;
-use coppice_storage::bytes::{array_at, u16_at, u64_at};
+use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
+use serde::{Deserialize, Serialize};
 
-const LAYOUT: Header = Header { name: "rollbacks", magic: *b"CPRB", version: 1 };
-const HEADER: u64 = 16;
-const MAX_STEPS: usize = 254;
-const STEP: u64 = 16;
+const CELL: Cell =
+    Cell { at: places::ROLLBACKS, capacity: 4_096, header: Header { name: "rollbacks", magic: *b"CPRB", version: 2 } };
+const MAX_STEPS: usize = 200;
 
 /// Stack of the lowest heads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollbacks {
     /// Blocks ever rolled back.
     count: u64,
@@ -37,22 +36,14 @@ impl Rollbacks {
     /// Reads the cell; a cell that was never written has no rollbacks.
     ///
     /// # Errors
-    /// A sentence that names the damage.
-    pub fn load(cells: &Space) -> Result<Self, String> {
-        let header: [u8; HEADER as usize] = cells.read(places::ROLLBACKS);
-        if header == [0; HEADER as usize] {
-            return Ok(Self::default());
-        }
-        LAYOUT.check(&array_at(&header, 0))?;
-        let steps = u16_at(&header, 6);
-        if usize::from(steps) > MAX_STEPS {
-            return Err(format!("rollbacks: {steps} steps"));
-        }
-        let mut bytes = Vec::new();
-        cells.read_onto(&mut bytes, places::ROLLBACKS + HEADER, STEP as usize * usize::from(steps));
-        let steps = bytes.as_chunks::<{ STEP as usize }>().0.iter();
-        let count = cells.read_u64(places::ROLLBACKS + 8);
-        Ok(Self { count, steps: steps.map(|step| (u64_at(step, 0), u64_at(step, 8))).collect() })
+    /// [`OpenError`].
+    pub fn load(cells: &Space) -> Result<Self, OpenError> {
+        Ok(CELL.load(cells)?.unwrap_or_default())
+    }
+
+    /// Writes the cell.
+    pub fn save(&self, cells: &Space) {
+        CELL.keep(cells, self);
     }
 
     /// Blocks ever rolled back.
@@ -67,32 +58,21 @@ impl Rollbacks {
             self.steps.pop();
         }
         self.steps.push((self.count, head));
-        let mut changed = self.steps.len() - 1;
         if self.steps.len() > MAX_STEPS {
             // Keep one pruned head below the others; it shows that earlier rollbacks went below them.
             let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
             let first = if pruned > 1 { 0 } else { pruned };
             self.steps[first + 1].1 = self.steps[first].1;
             self.steps.remove(first);
-            changed = 0;
         }
-        let words = self.steps[changed..].iter().flat_map(|&(sequence, head)| [sequence, head]);
-        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        cells.write(places::ROLLBACKS + HEADER + changed as u64 * STEP, &bytes);
-        self.save_header(cells);
-    }
-
-    fn save_header(&self, cells: &Space) {
-        LAYOUT.write(cells, places::ROLLBACKS);
-        cells.write(places::ROLLBACKS + 6, &(self.steps.len() as u16).to_le_bytes());
-        cells.write_u64(places::ROLLBACKS + 8, self.count);
+        self.save(cells);
     }
 
     /// Records that the chain was emptied, and returns the count: earlier rollbacks do not concern the next chain.
     pub fn reset(&mut self, cells: &Space) -> u64 {
         self.count += 1;
         self.steps.clear();
-        self.save_header(cells);
+        self.save(cells);
         self.count
     }
 
@@ -174,10 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_another_version_is_refused() {
+    fn longest_stack_fits_into_the_cell() {
         let cells = cells();
-        Rollbacks::default().note(&cells, 7, 0);
-        cells.write(places::ROLLBACKS + 4, &[9]);
-        assert!(Rollbacks::load(&cells).unwrap_err().contains("version 9"));
+        let steps = (0..MAX_STEPS as u64).map(|step| (u64::MAX - 9_000 + step, u64::MAX / 2 + step)).collect();
+        let longest = Rollbacks { count: u64::MAX - 5_000, steps };
+        longest.save(&cells);
+        assert_eq!(Rollbacks::load(&cells), Ok(longest));
     }
 }

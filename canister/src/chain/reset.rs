@@ -11,7 +11,6 @@
 use super::remove::release_freed;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
-use super::upload::cell::clear;
 use crate::storage::blob::BlobStore;
 use crate::storage::owners;
 use coppice_interface::ResetError;
@@ -23,14 +22,16 @@ const MOST_RECORDS: u64 = 100_000;
 const MOST_BLOBS: u64 = 5_000;
 
 impl ChainStore {
-    /// Checks that the chain may be emptied. `head_hash` must be the head's hash, or empty if the head's record is damaged. With `gives_up`
+    /// Checks that the chain may be emptied. `head_hash` must be the head's hash, or empty if it is unknown. With `gives_up`
     /// the reset may also drop a running rollback or abort, for the case that it traps.
     ///
     /// # Errors
     /// [`ResetError`].
     pub fn check_reset(&self, head_hash: &[u8], gives_up: bool, upload_expiry_secs: u64) -> Result<(), ResetError> {
-        let head = self.state.head().ok_or(ResetError::Empty)?;
-        let expected = self.hash(head).unwrap_or_default();
+        if !self.state.started {
+            return Err(ResetError::Empty);
+        }
+        let expected = self.state.head_hash.unwrap_or_default();
         if expected.as_slice() != head_hash {
             return Err(ResetError::WrongHash { expected: expected.to_bytes() });
         }
@@ -52,8 +53,8 @@ impl ChainStore {
     /// Empties the chain after [`check_reset`](Self::check_reset), and returns the number of kept blocks. [`clear`](Self::clear) frees the
     /// rest.
     pub fn reset(&mut self) -> u64 {
-        if self.upload().is_some() {
-            clear(&self.cells);
+        if self.open.is_some() {
+            self.close_upload();
         }
         // All index entries are stale from now on.
         let stale = [self.index.stats().entries, self.keys.stats().entries];
@@ -74,6 +75,7 @@ impl ChainStore {
         state.reset.start = state.reset.used.max(state.counted(state.next));
         (state.started, state.base, state.oldest, state.next) = (false, 0, 0, 0);
         (state.keys, state.id_links, state.monotonic, state.highest) = (0, 0, 0, 0);
+        (state.head_hash, state.parent) = (None, None);
         // The next chain begins in a new blob.
         state.log_tail = self.log.start_of(state.log_end);
         state.reset.rollbacks = self.rollbacks.reset(&self.cells);

@@ -8,7 +8,8 @@
 //! 2. The block's references are removed, a slice in each message (`transit.rs`).
 //! 3. The block's record and its part of the log are removed.
 
-use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
+use super::record::{BlockMeta, Numbers};
+use super::records::PAGE_RECORDS;
 use super::state::{Transit, Way};
 use super::store::ChainStore;
 use crate::storage::Meter;
@@ -134,12 +135,13 @@ impl ChainStore {
     fn lower_head(&mut self) {
         let number = self.state.next - 1;
         let meta = self.records.meta(number);
-        let monotonic = self.records.meta(number - 1).map(|meta| meta.monotonic);
-        let references = self.references_below(number);
+        let before = self.records.numbers(number - 1);
+        let references = self.references_below(number, before.as_ref());
         self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
         let state = &mut self.state;
         state.next = number;
-        state.monotonic = monotonic.unwrap_or(state.monotonic);
+        state.monotonic = before.map_or(state.monotonic, |before| before.meta.monotonic);
+        state.head_hash = before.map(|before| before.hash);
         state.references = references;
         let (ids, keys) = meta.map_or((0, 0), |meta| (meta.transactions, meta.keys));
         state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
@@ -150,7 +152,7 @@ impl ChainStore {
         let number = self.state.next;
         let tail = self.tail_without(number).unwrap_or_else(|| {
             faults.push(format!(
-                "block {number}: its record and its neighbours' disagree about its location: its space is kept until it is pruned"
+                "block {number}: its record and the one before are damaged: its space is kept until it is pruned"
             ));
             self.state.log_tail
         });
@@ -168,36 +170,17 @@ impl ChainStore {
         faults.extend(removed.faults);
     }
 
-    /// End of the log without its last block, `number`: the end of the block before it. A record counts only if a neighbour confirms it,
-    /// because a wrong record must not release blobs of kept blocks.
+    /// End of the log without its last block, `number`: the end of the block before it, or else its own beginning.
     fn tail_without(&self, number: u64) -> Option<u64> {
-        let at = |number: u64| (number >= self.state.oldest).then(|| self.records.numbers(number)).flatten();
-        let last = at(number);
-        let before = number.checked_sub(1).and_then(at);
-        match (before, last) {
-            (Some(before), Some(last)) => self.follows(&before.meta, &last).then(|| before.meta.log_end()),
-            (Some(before), None) => {
-                let agrees = match before.meta.number.checked_sub(1).and_then(at) {
-                    Some(earlier) => self.follows(&earlier.meta, &before),
-                    None => self.log.blob_of(before.meta.log_offset) == self.state.log_first,
-                };
-                agrees.then(|| before.meta.log_end()).filter(|&end| end <= self.state.log_tail)
-            }
-            (None, Some(last)) => (last.meta.log_end() == self.state.log_tail).then_some(last.meta.log_offset),
-            (None, None) => None,
-        }
+        let before = self.records.meta(number - 1).map(|before| before.log_end());
+        before.or_else(|| self.records.meta(number).map(|own| own.log_offset))
     }
 
-    /// References of the blocks below the head, from the record before it, or else from its own record. Unchanged if neither is plausible.
-    fn references_below(&self, number: u64) -> u64 {
-        let before = number.checked_sub(1).filter(|&before| before >= self.state.oldest);
-        let before = before.and_then(|before| {
-            let Numbers { meta, references_before, .. } = self.records.numbers(before)?;
-            references_before.checked_add(meta.references())
-        });
-        let possible = self.state.pruned_references..=self.state.references;
-        let below = [before, self.records.references_before(number)].into_iter().flatten();
-        below.into_iter().find(|below| possible.contains(below)).unwrap_or(self.state.references)
+    /// References of the blocks below the head, from the record before it, or else from its own record. Unchanged if both are damaged.
+    fn references_below(&self, number: u64, before: Option<&Numbers>) -> u64 {
+        let below = before.map(|before| before.references_before + before.meta.references());
+        let below = below.or_else(|| self.records.numbers(number).map(|own| own.references_before));
+        below.unwrap_or(self.state.references)
     }
 
     /// Removes the last references of the block in transit from the indexes, at most `most` and as far as the meter has room, and returns
@@ -215,7 +198,7 @@ impl ChainStore {
         let taken = match meta {
             // `remove_record` reports the damaged record later.
             None if transit.way == Way::RolledBack => Ok([Ok(keys.start), Ok(ids.start)]),
-            None => Err("its record cannot be decoded".into()),
+            None => Err("its record is damaged".into()),
             Some(meta) => self.remove_from_indexes(blobs, &meta, (ids, keys), meter),
         };
         let [keys_left, ids_left] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);

@@ -1,11 +1,13 @@
 //! [`ChainStore`], which owns the chain's data structures: opening them, simple look-ups, and the format of postings.
 
+use super::hash::Hash;
 use super::log::Log;
 use super::postings::links::LINK;
-use super::records::{AppliedNote, BlockMeta, Hash, RecordStore};
+use super::record::{AppliedNote, BlockMeta, Numbers};
+use super::records::RecordStore;
 use super::reorgs::Rollbacks;
 use super::state::ChainState;
-use super::upload;
+use super::upload::cell::Upload;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::{self, Space};
 use crate::storage::owners;
@@ -28,6 +30,8 @@ pub struct ChainStore {
     /// The key index: hash of a secondary key → newest posting.
     pub(super) keys: HashTable,
     pub(super) rollbacks: Rollbacks,
+    /// The open upload.
+    pub(super) open: Option<Upload>,
     /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
     pub(super) faults: Vec<String>,
     /// Time of the last append in Unix seconds; 0 if there was none since the canister started.
@@ -43,17 +47,17 @@ impl ChainStore {
     /// # Errors
     /// A sentence: memory could not be grown, or a header was not written by this code.
     pub fn open(cells: Rc<Space>, log_class: Class, key: HashKey) -> Result<Self, String> {
-        upload::cell::check(&cells)?;
         let arena = memory::arena()?;
         Ok(Self {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
+            open: Upload::load(&cells)?,
             faults: Vec::new(),
             appended_at: 0,
             #[cfg(test)]
             small_slices: None,
             cells,
-            log: Log::open(memory::space(memory::LOG_DIRECTORY)?, log_class)?,
+            log: Log::open(memory::space(memory::LOG_DIRECTORY)?, arena.clone(), log_class)?,
             records: RecordStore::open(memory::space(memory::BLOCK_RECORDS)?, arena.clone())?,
             index: HashTable::open(
                 memory::space(memory::TRANSACTION_INDEX)?,
@@ -80,14 +84,24 @@ impl ChainStore {
         self.log.class()
     }
 
-    /// Numbers, sizes and times of a kept block; `None` if its record cannot be decoded.
+    /// Numbers, sizes and times of a kept block; `None` if its record is damaged.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
         self.records.meta(number)
     }
 
-    /// The hash of a kept block; `None` if its record cannot be decoded.
+    /// Numbers, hash and sum of references of a kept block; `None` if its record is damaged.
+    pub fn numbers(&self, number: u64) -> Option<Numbers> {
+        self.records.numbers(number)
+    }
+
+    /// As [`numbers`](Self::numbers), without comparing the record's checksum: the values of a damaged record may be wrong.
+    pub fn glance(&self, number: u64) -> Option<Numbers> {
+        self.records.glance(number)
+    }
+
+    /// The hash of a kept block; `None` if its record is damaged.
     pub fn hash(&self, number: u64) -> Option<Hash> {
-        self.records.meta_and_hash(number).map(|(_, hash)| hash)
+        self.records.numbers(number).map(|record| record.hash)
     }
 
     /// The note of a kept block that is applied to the UTXO records, completely or partly; `None` if it is not.
@@ -116,7 +130,8 @@ impl ChainStore {
 
     /// Returns whether a kept block has this hash.
     pub fn hash_is(&self, number: u64, hash: &[u8]) -> bool {
-        self.find(number).is_ok() && self.hash(number).is_some_and(|kept| kept.as_slice() == hash)
+        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&number);
+        kept && self.hash(number).is_some_and(|kept| kept.as_slice() == hash)
     }
 
     /// Returns the history of rollbacks.
@@ -155,10 +170,10 @@ impl ChainStore {
     }
 
     /// Bytes that pruning all blocks below a kept one would free, records and index entries included.
-    pub fn freed_below(&self, meta: &BlockMeta) -> u64 {
+    pub fn freed_below(&self, Numbers { meta, references_before, .. }: &Numbers) -> u64 {
         let state = &self.state;
         let blobs = self.log.blob_of(meta.log_offset).saturating_sub(state.log_first);
-        let references = self.references_before(meta.number).saturating_sub(state.pruned_references);
+        let references = references_before.saturating_sub(state.pruned_references);
         blobs * u64::from(self.log.class().size())
             + (meta.number - state.oldest) * BLOCK_BYTES
             + references * REFERENCE_BYTES
@@ -185,8 +200,8 @@ impl ChainStore {
 
     /// References of the blocks below a kept one. If the block's record is damaged, the next readable record after it is used.
     pub fn references_before(&self, number: u64) -> u64 {
-        let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.records.references_before(n));
-        found.unwrap_or(self.state.references)
+        let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.records.numbers(n));
+        found.map_or(self.state.references, |record| record.references_before)
     }
 
     /// Posting of a transaction or a key of a block, as an index stores it: the block's number inside postings
@@ -223,6 +238,19 @@ impl ChainStore {
 
     pub(super) fn save(&self) {
         self.state.save(&self.cells);
+    }
+
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.save();
+        self.rollbacks.save(&self.cells);
+        if let Some(upload) = &self.open {
+            upload.save(&self.cells);
+        }
+        self.log.rewrite();
+        self.records.rewrite();
+        self.index.rewrite();
+        self.keys.rewrite();
     }
 
     /// Clears all other bits of the hashes of ids and keys.
@@ -266,17 +294,15 @@ impl ChainStore {
         Some(self.log.blob_of(meta.log_offset)..self.log.blobs_end(meta.log_end()))
     }
 
-    /// Changes the payload's start in a block's record.
+    /// Changes the payload's start in a block's record, as damage would.
     #[cfg(test)]
-    pub(crate) fn misplace_record(&mut self, number: u64, log_offset: u64) {
-        let mut record = self.records.get(number).expect("a kept block");
-        record.meta.log_offset = log_offset;
-        self.records.put(&record);
+    pub(crate) fn misplace_record(&self, number: u64, log_offset: u64) {
+        self.records.poison(number, 16, &log_offset.to_le_bytes());
     }
 
-    /// Makes a block's record undecodable, as damage would.
+    /// Overwrites the mark and the number in a block's record, as damage would.
     #[cfg(test)]
     pub(crate) fn poison_record(&self, number: u64) {
-        self.records.poison(number);
+        self.records.poison(number, 0, &[0xEE; 16]);
     }
 }

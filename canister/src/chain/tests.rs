@@ -1,11 +1,12 @@
 //! Unit tests of the chain under damage and refused growth, which only a test inside the crate can cause.
 
+use super::upload::cell::Upload;
 use super::*;
 use crate::platform::native;
 use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, GrowError};
-use crate::storage::owners;
+use crate::storage::{owners, places};
 use crate::testing::{block, fresh, id, reopen};
 use coppice_interface::segments::Index;
 use coppice_interface::*;
@@ -135,7 +136,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], 100 * KIB)).unwrap();
     }
     // A record that cannot be decoded.
-    chain.records.poison(2);
+    chain.poison_record(2);
     assert!(matches!(chain.find(2), Err(ReadError::Corrupt { .. })));
     // A blob of the log that its directory no longer names.
     let poisoned = chain.log.blob_of(chain.meta(4).unwrap().log_offset) + 1;
@@ -170,7 +171,7 @@ fn id_whose_newest_block_is_damaged_is_corrupt_and_not_found_after_rollback() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     append(&mut chain, &mut blobs, &block(0, &[id(1), id(2)], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(1, &[id(1), id(3)], 10)).unwrap();
-    chain.records.poison(1);
+    chain.poison_record(1);
     assert!(matches!(chain.location(&blobs, &id(1)), Err(ReadError::Corrupt { .. })));
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 0);
     let removed = chain.remove_head(&mut blobs).unwrap();
@@ -276,8 +277,7 @@ fn removal_writes_in_the_specified_order() {
     chain.remove_oldest(&mut blobs).unwrap();
     let order = native::with(|world| world.writes.take().expect("writes are recorded"));
     let granule = |space: u8, at: u64| crate::testing::space(space).raw_address(at).unwrap() >> 16;
-    let (directory, state) =
-        (granule(memory::LOG_DIRECTORY, 64), granule(memory::CELLS, crate::storage::places::CHAIN));
+    let (directory, state) = (granule(memory::LOG_DIRECTORY, 64), granule(memory::CELLS, places::CHAIN));
     let place = |address: u64| match address >> 16 {
         0..3 => "arena",
         at if at == directory => "directory",
@@ -294,7 +294,6 @@ fn removal_writes_in_the_specified_order() {
 #[test]
 fn upload_by_another_producer_is_refused_with_its_owner() {
     use candid::Principal;
-    const BY: u64 = crate::storage::places::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long] {
@@ -310,11 +309,21 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
         assert_eq!(chain.upload_opened(120), Some(open));
         assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
     }
-    // A length that no principal has must come from another version.
     let admission = Admission::default();
     chain.begin(&mut blobs, &upload(&block(0, &[], 10), 10).0, &admission, 0).unwrap();
-    chain.cells.write(BY, &[31]);
-    assert!(upload::cell::check(&chain.cells).is_err());
+    let cell: [u8; 264] = chain.cells.read(places::UPLOAD);
+    for bit in 0..8 * cell.len() {
+        let mut damaged = cell;
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        chain.cells.write(places::UPLOAD, &damaged);
+        assert!(Upload::load(&chain.cells).is_err(), "bit {bit}");
+    }
+    // A length that no principal has must come from another version.
+    let mut other = cell;
+    other[224] = 31;
+    coppice_storage::checksum::put(&mut other);
+    chain.cells.write(places::UPLOAD, &other);
+    assert!(Upload::load(&chain.cells).unwrap_err().to_string().contains("principal"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
 use coppice_storage::bytes::u32_at;
+use coppice_storage::cbor;
 use sha2::{Digest, Sha256};
 
 /// Seconds of a lease if the caller gives none.
@@ -33,11 +34,10 @@ fn length(secs: u64) -> Answer<u64> {
 
 /// Digest of a named request's arguments, by which a repeated call is told from another one; 0 without a name.
 fn digest(arg: &AcquireBlobDeletions) -> u32 {
-    let mut bytes = Vec::new();
-    if arg.request.is_none() || ciborium::into_writer(arg, &mut bytes).is_err() {
+    if arg.request.is_none() {
         return 0;
     }
-    u32_at(&Sha256::digest(&bytes), 0)
+    cbor::write_onto(Vec::new(), arg).map_or(0, |bytes| u32_at(&Sha256::digest(&bytes), 0))
 }
 
 impl DeletionQueue {

@@ -58,7 +58,7 @@ impl Ages {
     /// # Errors
     /// A sentence if this code did not write the marks.
     pub fn load(slots: &Slots) -> Result<Self, String> {
-        if !slots.holds(slots.root(), u64::from(FIRST)) {
+        if !slots.is_inside(slots.root(), u64::from(FIRST)) {
             return Err("deletion queue: its first slot has no ages".into());
         }
         let mut bytes = Vec::new();
@@ -86,6 +86,12 @@ impl Ages {
             b[8..].copy_from_slice(mark.rows.map(u32::to_le_bytes).as_flattened());
         }
         slots.write(slots.root(), ROOT_AND_LANES, &bytes);
+    }
+
+    /// Writes the marks anew.
+    pub fn rewrite(&mut self, slots: &mut Slots) {
+        self.changed = true;
+        self.save(slots);
     }
 
     /// Begins a mark if a half hour has begun since the last one. A clock that was set back changes nothing.

@@ -110,7 +110,7 @@ impl Root {
     /// # Errors
     /// A sentence if this code did not write the header.
     pub fn load(slots: &Slots) -> Result<Self, String> {
-        if !slots.holds(slots.root(), u64::from(ROOT)) {
+        if !slots.is_inside(slots.root(), u64::from(ROOT)) {
             return Err("deletion queue: its first slot is too short for the header".into());
         }
         let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);

@@ -98,7 +98,7 @@ impl Lanes {
     /// A sentence if this code did not write a lane.
     pub fn load(slots: &Slots) -> Result<Self, String> {
         let mut lanes = Self::new();
-        if !slots.holds(slots.root(), u64::from(ROOT_AND_LANES)) {
+        if !slots.is_inside(slots.root(), u64::from(ROOT_AND_LANES)) {
             return Err("deletion queue: its first slot has no lanes".into());
         }
         let mut bytes = Vec::new();
@@ -117,6 +117,12 @@ impl Lanes {
             slots.write(slots.root(), ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
         }
         self.changed = [false; ALL];
+    }
+
+    /// Writes all lanes anew.
+    pub fn rewrite(&mut self, slots: &mut Slots) {
+        self.changed = [true; ALL];
+        self.save(slots);
     }
 
     /// Returns the lanes in use.

@@ -27,7 +27,7 @@ impl Leases {
     /// A sentence if this code did not write the bytes of a lease.
     pub fn load(slots: &Slots, slot: SlotId, ended: u64) -> Result<Self, String> {
         let mut all = Self { slot, ..Self::default() };
-        if !slots.holds(slot, u64::from(ALL)) {
+        if !slots.is_inside(slot, u64::from(ALL)) {
             return Err(format!("deletion queue: slot {slot} does not hold the leases"));
         }
         let mut bytes = Vec::new();
@@ -159,6 +159,12 @@ impl Leases {
         let lease = &mut self.open[at];
         (lease.stage, lease.changed) = (stage, true);
         self.ends.add((slots, slot), lease, (which, now_ns), reply);
+    }
+
+    /// Writes all leases anew.
+    pub fn rewrite(&mut self, slots: &mut Slots) {
+        self.open.iter_mut().for_each(|lease| lease.changed = true);
+        self.save(slots);
     }
 
     /// Drops the leases that are done, and writes the changed ones.

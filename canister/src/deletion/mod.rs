@@ -166,6 +166,18 @@ impl DeletionQueue {
         Ok(Self { store, key, limits: Limits::default() })
     }
 
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&mut self) {
+        if let Some(store) = &mut self.store {
+            let Store { slots, root, lanes, ages, leases, .. } = store;
+            slots.rewrite();
+            root.save(slots);
+            lanes.rewrite(slots);
+            ages.rewrite(slots);
+            leases.rewrite(slots);
+        }
+    }
+
     /// Sets the bounds.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;

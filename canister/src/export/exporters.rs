@@ -54,6 +54,13 @@ impl Exporters {
         CELL.keep(&self.cells, &self.by_name);
     }
 
+    /// Writes the cell anew if it is damaged.
+    pub fn rewrite(&self) {
+        if CELL.is_damaged(&self.cells) {
+            self.save();
+        }
+    }
+
     /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
     /// Registering the same exporter again changes nothing. With `may_bind`, a name whose key was revoked gets this key and
     /// keeps its bound.

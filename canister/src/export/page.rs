@@ -14,7 +14,7 @@
 use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
 use crate::platform::{self, limits::MAX_REPLY};
 use crate::storage::blob::BlobStore;
-use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
+use coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
 use serde_bytes::ByteBuf;
 
 /// Generous estimate of a chunk's bytes in a reply besides its payload.
@@ -72,7 +72,7 @@ fn build(
         None => cursor,
         Some((point, hash)) => {
             let Point { number, segment, offset } = point;
-            Some(ExportCursor { segment, offset, ..after(chain, number, hash.to_bytes()) })
+            Some(ExportCursor { segment, offset, ..after(chain, number, Some(hash)) })
         }
     };
     Ok(ExportPage { chunks, cursor, head: chain.state().head() })
@@ -97,7 +97,9 @@ impl Point {
         let whole = segment == WHOLE;
         if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
             // A reader that trusts no count passes 0, and the hash decides.
-            if cursor.rollbacks > 0 || hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
+            let is_kept = number >= state.oldest || whole && number + 1 == state.oldest;
+            if cursor.rollbacks > 0 || !is_kept || hash_of(chain, number).flatten().is_none_or(|hash| !is(hash, cursor))
+            {
                 return Err(ExportError::Reset { first_available });
             }
         }
@@ -110,7 +112,13 @@ impl Point {
             // A replica that has not executed a reset yet has other blocks.
             return Err(if ahead { unknown(chain) } else { pruned(chain, cursor) });
         }
-        if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
+        // The hash of a damaged block is unknown, but as long as no rollback reaches it, it is the same block.
+        let is_same = match hash_of(chain, number) {
+            Some(Some(hash)) => is(hash, cursor),
+            Some(None) => !ahead && common_ancestor(chain, cursor).is_none(),
+            None => false,
+        };
+        if !is_same {
             return Err(elsewhere(chain, cursor));
         }
         if whole {
@@ -120,26 +128,18 @@ impl Point {
     }
 }
 
-/// Returns the hash of a kept block, or of the block before the oldest if `whole`; `None` for other blocks.
-fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<BlockHash>, ExportError> {
-    let oldest = chain.state().oldest;
-    if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
-}
-
-/// Returns the hash of a kept block, or of the block before the oldest; `None` after the head.
-fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, ExportError> {
+/// Returns the hash of a kept block, or of the block before the oldest: `Some(None)` if it is unknown, because the block's record is damaged.
+/// Returns `None` after the head.
+fn hash_of(chain: &ChainStore, number: u64) -> Option<Option<Hash>> {
     let state = chain.state();
     if !state.started || number >= state.next {
-        return Ok(None);
+        return None;
     }
-    if number < state.oldest {
-        return Ok(Some(record(chain, state.oldest)?.parent.to_bytes()));
-    }
-    // If the record is damaged, the next record contains its hash as the parent.
-    match record(chain, number) {
-        Err(_) if number + 1 < state.next => Ok(Some(record(chain, number + 1)?.parent.to_bytes())),
-        kept => Ok(Some(kept?.hash.to_bytes())),
-    }
+    Some(if number < state.oldest { state.parent } else { chain.hash(number) })
+}
+
+fn is(hash: Hash, cursor: &ExportCursor) -> bool {
+    hash.as_slice() == cursor.hash.as_slice()
 }
 
 fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
@@ -154,18 +154,17 @@ fn bad(why: String) -> ExportError {
     ExportError::BadCursor { why }
 }
 
-/// Returns the cursor after a whole block.
-fn after(chain: &ChainStore, number: u64, hash: BlockHash) -> ExportCursor {
+/// Returns the cursor after a whole block; its hash is empty if it is unknown.
+fn after(chain: &ChainStore, number: u64, hash: Option<Hash>) -> ExportCursor {
+    let hash = hash.unwrap_or_default().to_bytes();
     ExportCursor { number, hash, segment: WHOLE, offset: 0, rollbacks: chain.rollbacks().count() }
 }
 
 /// Returns the cursor before the first readable block after a damaged one.
 fn readable(chain: &ChainStore, number: u64) -> Option<ExportCursor> {
     let last = chain.state().next.min(number.saturating_add(LOOK_BEHIND));
-    (number + 1..last).find_map(|later| {
-        let record = chain.record(later).ok()?;
-        Some(after(chain, later - 1, record.parent.to_bytes()))
-    })
+    let later = (number + 1..last).find(|&later| chain.record(later).is_ok())?;
+    Some(after(chain, later - 1, chain.hash(later - 1)))
 }
 
 /// Returns the newest block before the cursor's that is certainly part of both chains, if the cursor's block was rolled back. Any of the
@@ -200,13 +199,8 @@ fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     if common_ancestor + 1 < state.oldest {
         return pruned(chain, cursor);
     }
-    hash_of(chain, common_ancestor).map_or_else(
-        |damaged| damaged,
-        |hash| ExportError::Reorged {
-            common_ancestor,
-            cursor: after(chain, common_ancestor, hash.unwrap_or_default()),
-        },
-    )
+    let cursor = after(chain, common_ancestor, hash_of(chain, common_ancestor).flatten());
+    ExportError::Reorged { common_ancestor, cursor }
 }
 
 struct Builder<'a> {
@@ -225,6 +219,8 @@ impl Builder<'_> {
     /// Adds chunks of a block. Returns whether they complete the block.
     fn block(&mut self, point: Point) -> Result<bool, ExportError> {
         let record = record(self.chain, point.number)?;
+        let before = self.done.filter(|(at, _)| at.number + 1 == point.number).map(|(_, hash)| hash);
+        let parent = before.or_else(|| self.chain.parent(point.number));
         let mut offset = point.offset;
         for segment in Segment::ALL.into_iter().skip(usize::from(point.segment)) {
             let total = u64::from(record.meta.lengths[segment.index()]);
@@ -241,7 +237,7 @@ impl Builder<'_> {
             self.chunks.push(ExportChunk {
                 number: point.number,
                 hash: record.hash.to_bytes(),
-                parent_hash: record.parent.to_bytes(),
+                parent_hash: parent.map(Hash::to_bytes),
                 timestamp_secs: record.meta.timestamp_secs,
                 segment: segment.index() as u8,
                 offset,

@@ -278,12 +278,52 @@ fn damaged_block_is_named_with_the_next_cursor() {
     assert_eq!(page.cursor, Some(whole(1, 0)), "blocks before the damaged one are returned");
     let error = world.page(page.cursor, 0).unwrap_err();
     let ExportError::Corrupt { number: 2, next: Some(next), .. } = error else { panic!("{error:?}") };
-    assert_eq!(next, whole(3, 0));
+    assert_eq!(next, ExportCursor { hash: BlockHash::default(), ..whole(3, 0) }, "its hash is unknown");
     let (blocks, _) = world.pull(Some(next), 0);
     assert_eq!(blocks.iter().map(|block| block.0).collect::<Vec<_>>(), [4, 5]);
+    let chunks = world.page(Some(whole(3, 0)), 0).unwrap().chunks;
+    assert_eq!((&chunks[0].parent_hash, &chunks[3].parent_hash), (&None, &Some(hash(4, 0).into())));
     world.chain.poison_record(5);
     let error = world.page(Some(whole(4, 0)), 0).unwrap_err();
     assert!(matches!(error, ExportError::Corrupt { number: 5, next: None, .. }), "{error:?}");
+}
+
+/// The hash of a damaged block is unknown. A cursor on it is accepted until a rollback has reached the block.
+#[test]
+fn cursor_on_a_damaged_block_is_accepted_until_a_rollback_reaches_it() {
+    for replicated in [false, true] {
+        let mut world = world();
+        world.append_fork(0..10, 0, 100);
+        let at =
+            |number: u64, rollbacks: u64| ExportCursor { hash: BlockHash::default(), rollbacks, ..whole(number, 0) };
+        world.chain.poison_record(4);
+        native::with(|world| world.replicated = replicated);
+        assert_eq!(world.page(Some(at(4, 0)), 0).unwrap().chunks[0].number, 5);
+        assert_eq!(world.page(Some(whole(4, 9)), 0).unwrap().chunks[0].number, 5, "the reader has read it before");
+        let ahead = world.page(Some(at(4, 1)), 0).unwrap_err();
+        assert!(matches!(ahead, ExportError::Behind { .. } | ExportError::Restored { .. }), "{ahead:?}");
+        world.roll_back(7);
+        let count = world.chain.rollbacks().count();
+        for rollbacks in [0, count] {
+            assert_eq!(world.page(Some(at(4, rollbacks)), 0).unwrap().chunks[0].number, 5, "the rollback ended above");
+        }
+        world.roll_back(4);
+        let error = world.page(Some(whole(6, 0)), 0).unwrap_err();
+        let ExportError::Reorged { common_ancestor: 4, cursor } = error else { panic!("{error:?}") };
+        assert_eq!(cursor, at(4, world.chain.rollbacks().count()));
+        assert_eq!(world.page(Some(cursor), 0).unwrap().chunks, [], "nothing is missing");
+        world.roll_back(3);
+        assert!(matches!(world.page(Some(at(4, 0)), 0), Err(ExportError::Reorged { common_ancestor: 3, .. })));
+        // Pruned: the block after it has an unknown parent, and the cursor after it is still accepted.
+        world.append_fork(4..8, 1, 100);
+        world.chain.poison_record(5);
+        world.prune(6);
+        let page = world.page(None, 0).unwrap();
+        assert_eq!((page.chunks[0].number, &page.chunks[0].parent_hash), (6, &None));
+        let count = world.chain.rollbacks().count();
+        assert_eq!(world.page(Some(at(5, count)), 0).unwrap().chunks[0].number, 6);
+        native::with(|world| world.replicated = false);
+    }
 }
 
 fn who(of: u8) -> Principal {

@@ -188,6 +188,11 @@ impl History {
         Ok(Self { cells, since })
     }
 
+    /// Writes the cell anew.
+    pub fn rewrite(&self) {
+        self.since.save(&self.cells);
+    }
+
     /// Writes a sample to its slot of the day, and to its slot of the month if it is the first of its half hour. `deep` enables the check
     /// of the month.
     pub fn write(&self, sample: &Sample, deep: bool) {

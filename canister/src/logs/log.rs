@@ -54,6 +54,16 @@ pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Writes what the heap mirrors anew.
+pub fn rewrite() {
+    LOG.with_borrow(|log| {
+        if let Some(log) = log {
+            log.save();
+            log.lines.rewrite();
+        }
+    });
+}
+
 /// Drops the ring, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
@@ -94,6 +104,10 @@ impl Log {
         self.lines.make_room(self.written);
         self.lines.space().write(self.lines.slot(self.written), &bytes);
         self.written += 1;
+        self.save();
+    }
+
+    fn save(&self) {
         LAYOUT.write(&self.cells, places::LOG);
         self.cells.write_u64(WRITTEN, self.written);
     }

@@ -118,6 +118,11 @@ pub fn load(cells: &Space) -> Result<Option<Stored>, String> {
     Ok(CELL.load(cells)?)
 }
 
+/// Returns whether the cell is damaged.
+pub fn is_damaged(cells: &Space) -> bool {
+    CELL.is_damaged(cells)
+}
+
 /// Writes the cell.
 pub fn save(cells: &Space, stored: &Stored) -> Result<(), String> {
     CELL.save(cells, stored)

@@ -38,6 +38,13 @@ impl State {
         Ok(())
     }
 
+    /// Writes the cell anew if it is damaged.
+    pub(super) fn rewrite_key(&self) {
+        if let Some(key) = self.key.bytes().filter(|_| CELL.is_damaged(&self.cells)) {
+            self.set_key(key);
+        }
+    }
+
     /// Stores the key, then sets it.
     pub(super) fn set_key(&self, bytes: [u8; KEY]) {
         CELL.keep(&self.cells, &ByteArray::new(bytes));

@@ -18,6 +18,7 @@ use crate::chain::{Admission, ChainStore};
 use crate::deletion::{DeletionQueue, Limits};
 use crate::export::Exporters;
 use crate::external::Records;
+use crate::logs;
 use crate::logs::audit::AuditLog;
 use crate::logs::history::History;
 use crate::platform::{self, cycles};
@@ -28,6 +29,7 @@ use crate::settings::roles::Roles;
 use crate::storage::HashKey;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::Space;
+use crate::storage::places;
 use crate::utxo::UtxoStore;
 use clock::Clock;
 use coppice_interface::Config;
@@ -120,6 +122,27 @@ impl State {
         if let Err(why) = config::save(&self.cells, &stored) {
             platform::trap(&format!("settings and roles: {why}"));
         }
+    }
+
+    /// Writes all that the heap mirrors anew before an upgrade, which drops the heap: a bit that has changed in stable memory is mended.
+    pub fn rewrite(&mut self) {
+        self.blobs.arena().rewrite();
+        self.cells.rewrite();
+        places::HEADER.write(&self.cells, 0);
+        if config::is_damaged(&self.cells) {
+            self.save_config();
+        }
+        self.rewrite_key();
+        self.chain.rewrite();
+        self.utxo.rewrite();
+        self.deletions.rewrite();
+        self.applier.rewrite();
+        self.pruner.rewrite();
+        self.utxo_pruner.rewrite();
+        self.exporters.rewrite();
+        self.audit.rewrite();
+        self.history.rewrite();
+        logs::rewrite();
     }
 
     /// Applies the limits on feeding calls. The cap on records depends on the policy's target, and the reserve above the cap moves only if

@@ -86,7 +86,7 @@ impl Root {
     /// # Errors
     /// A sentence if the first slot is not in use.
     pub fn load(slots: &Slots) -> Result<Self, String> {
-        if !slots.holds(slots.root(), u64::from(ROOT)) {
+        if !slots.is_inside(slots.root(), u64::from(ROOT)) {
             return Err(format!("UTXO store: slot {} does not hold the counters", slots.root()));
         }
         let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
@@ -114,6 +114,10 @@ impl Root {
     /// Counts a revert of a spend or of a mined flag.
     pub fn count_revert(&mut self, slots: &mut Slots) {
         self.reverts += 1;
+        self.save_reverts(slots);
+    }
+
+    fn save_reverts(&self, slots: &mut Slots) {
         slots.write(slots.root(), REVERTS, &self.reverts.to_le_bytes());
     }
 
@@ -135,8 +139,20 @@ impl Root {
     /// Sets the heights of a run that begins, or ends.
     pub fn set_window(&mut self, slots: &mut Slots, window: RunWindow) {
         self.window = window;
-        let words = [window.run, window.bound, window.cutoff, window.retention].map(u32::to_le_bytes);
+        self.save_window(slots);
+    }
+
+    fn save_window(&self, slots: &mut Slots) {
+        let RunWindow { run, bound, cutoff, retention } = self.window;
+        let words = [run, bound, cutoff, retention, self.pruned].map(u32::to_le_bytes);
         slots.write(slots.root(), WINDOW, words.as_flattened());
+    }
+
+    /// Writes everything anew.
+    pub fn rewrite(&self, slots: &mut Slots) {
+        self.save_all(slots);
+        self.save_reverts(slots);
+        self.save_window(slots);
     }
 
     /// Returns whether a new record that is unmined since a height is old at once.

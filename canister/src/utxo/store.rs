@@ -81,6 +81,14 @@ impl UtxoStore {
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
     }
 
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&mut self) {
+        self.slots.rewrite();
+        self.root.rewrite(&mut self.slots);
+        self.table.rewrite();
+        self.uploads.rewrite();
+    }
+
     /// Checks that records can be entered in the table.
     ///
     /// # Errors

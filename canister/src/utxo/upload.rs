@@ -106,6 +106,16 @@ impl Uploads {
         Ok(Self { open, cells })
     }
 
+    /// Writes what the heap mirrors anew.
+    pub(super) fn rewrite(&self) {
+        self.save_taken();
+        for nth in self.open.keys().copied().filter(|nth| *nth > 0).chain([0]) {
+            if cell_of(nth).is_damaged(&self.cells) {
+                self.save(nth);
+            }
+        }
+    }
+
     fn save(&self, nth: u64) {
         cell_of(nth).keep(&self.cells, &self.open.get(&nth));
     }

@@ -49,7 +49,7 @@ impl<T: Transport> Chain for Canister<'_, T> {
         Ok(Header {
             number,
             hash: header.hash.to_vec(),
-            parent_hash: header.parent_hash.to_vec(),
+            parent_hash: header.parent_hash.map(|parent| parent.to_vec()),
             timestamp_secs: header.timestamp_secs,
             lengths: header.lengths.into(),
             sha256: <[ByteBuf; 3]>::from(header.sha256).map(ByteBuf::into_vec),
@@ -204,7 +204,7 @@ mod tests {
         let header = BlockHeader {
             number,
             hash: [1; 32].into(),
-            parent_hash: [0; 32].into(),
+            parent_hash: Some([0; 32].into()),
             timestamp_secs: 0,
             monotonic_timestamp_secs: 0,
             transactions: 0,

@@ -10,8 +10,8 @@ pub struct Header {
     pub number: u64,
     /// Block hash.
     pub hash: Vec<u8>,
-    /// The hash of the previous block.
-    pub parent_hash: Vec<u8>,
+    /// The hash of the previous block; `None` if the canister has lost it.
+    pub parent_hash: Option<Vec<u8>>,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
     /// Bytes of body, receipts and index.

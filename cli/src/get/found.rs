@@ -40,8 +40,8 @@ pub struct Block {
     pub number: u64,
     /// Block hash.
     pub hash: String,
-    /// The hash of the previous block.
-    pub parent_hash: String,
+    /// The hash of the previous block; `None` if the canister has lost it.
+    pub parent_hash: Option<String>,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
     /// Transactions.
@@ -181,7 +181,7 @@ pub(super) fn block(chain: &mut impl Chain, number: u64, order: Order, page: &Pa
     let block = Block {
         number,
         hash: order.show(&header.hash),
-        parent_hash: order.show(&header.parent_hash),
+        parent_hash: header.parent_hash.as_ref().map(|parent| order.show(parent)),
         timestamp_secs: header.timestamp_secs,
         transactions: count,
         keys: contents.body.is_some().then_some(index.keys()),

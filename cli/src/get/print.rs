@@ -54,7 +54,7 @@ fn aligned(title: String, rows: Vec<(String, String)>) -> String {
 fn of_block(block: &Block) -> String {
     let mut rows = vec![
         ("hash", block.hash.clone()),
-        ("parent", block.parent_hash.clone()),
+        ("parent", block.parent_hash.clone().unwrap_or(UNKNOWN.into())),
         ("time", moment(block.timestamp_secs)),
         ("transactions", count(block.transactions.into())),
         ("keys", block.keys.map_or(UNKNOWN.into(), |keys| count(keys.into()))),
@@ -282,7 +282,7 @@ transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
         let block = Block {
             number: 7,
             hash: Order::Display.show(genesis.block_hash().as_byte_array()),
-            parent_hash: "00".repeat(32),
+            parent_hash: Some("00".repeat(32)),
             timestamp_secs: u64::MAX,
             transactions: 2,
             keys: Some(2),

@@ -41,8 +41,8 @@ pub struct Incomplete {
     pub number: u64,
     /// Block hash.
     pub hash: Vec<u8>,
-    /// The hash of the previous block.
-    pub parent_hash: Vec<u8>,
+    /// The hash of the previous block; `None` if the canister has lost it.
+    pub parent_hash: Option<Vec<u8>>,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
     /// The segment that comes next; 3 if the block is whole.
@@ -60,7 +60,7 @@ impl Incomplete {
         Self {
             number: chunk.number,
             hash: chunk.hash.to_vec(),
-            parent_hash: chunk.parent_hash.to_vec(),
+            parent_hash: chunk.parent_hash.as_ref().map(|parent| parent.to_vec()),
             timestamp_secs: chunk.timestamp_secs,
             segment: 0,
             received: 0,
@@ -81,8 +81,9 @@ impl Incomplete {
 
     fn take(&mut self, chunk: &ExportChunk) -> Result<()> {
         let (number, segment) = (chunk.number, chunk.segment);
-        let same = (&*self.hash, &*self.parent_hash, self.timestamp_secs)
-            == (chunk.hash.as_slice(), chunk.parent_hash.as_slice(), chunk.timestamp_secs);
+        let parent = chunk.parent_hash.as_deref().map(Vec::as_slice);
+        let same = (&*self.hash, self.parent_hash.as_deref(), self.timestamp_secs)
+            == (chunk.hash.as_slice(), parent, chunk.timestamp_secs);
         ensure!(same, "block {number}: its chunks belong to two blocks");
         ensure!(
             (segment, chunk.offset) == (self.segment, self.received),
@@ -193,11 +194,11 @@ impl Assembly {
         Ok(gap)
     }
 
-    /// Returns whether a block has the number after the tip, but another parent.
+    /// Returns whether a block has the number after the tip, but another parent. A parent that the canister has lost is not compared.
     pub fn is_stranger(&self, chunk: &ExportChunk) -> bool {
         self.block.is_none()
-            && self.tip.as_ref().is_some_and(|tip| {
-                tip.number.checked_add(1) == Some(chunk.number) && tip.hash != chunk.parent_hash.as_slice()
+            && self.tip.as_ref().zip(chunk.parent_hash.as_ref()).is_some_and(|(tip, parent)| {
+                tip.number.checked_add(1) == Some(chunk.number) && tip.hash != parent.as_slice()
             })
     }
 
@@ -207,7 +208,8 @@ impl Assembly {
         self.expected?;
         let before = block.number.checked_sub(1)?;
         let tip = self.tip.as_ref().filter(|tip| tip.number == before);
-        Some(cursor_after(before, tip.map_or(&block.parent_hash, |tip| &tip.hash), rollbacks))
+        let hash = tip.map(|tip| &tip.hash).or(block.parent_hash.as_ref());
+        Some(cursor_after(before, hash.map_or(&[], |hash| hash), rollbacks))
     }
 
     /// Returns whether a cursor and the copy are at the same position. The end of a segment equals the start of the next one.
@@ -242,7 +244,7 @@ mod tests {
         ExportChunk {
             number: number.into(),
             hash: [number; 4].into(),
-            parent_hash: [number - 1; 4].into(),
+            parent_hash: Some([number - 1; 4].into()),
             timestamp_secs: 5,
             segment,
             offset,
@@ -284,7 +286,7 @@ mod tests {
         assert!(refused(&at, &whole(7)).contains("block 8 comes next"));
         assert!(refused(&at, &whole(9)).contains("left out"));
         let mut stranger = whole(8);
-        stranger[0].parent_hash = [9; 4].into();
+        stranger[0].parent_hash = Some([9; 4].into());
         assert!(at.is_stranger(&stranger[0]));
         assert!(refused(&at, &stranger).contains("parent"));
         at.take(&[chunk(8, 0, 0, b"bo", 4)], true).unwrap();

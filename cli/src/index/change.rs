@@ -220,7 +220,7 @@ impl<'a, 'b> Change<'a, 'b> {
         let mut values: Vec<Value<'_>> = vec![
             int(block.number)?.into(),
             block.hash.as_slice().into(),
-            block.parent_hash.as_slice().into(),
+            Value::Bytes(block.parent_hash.as_deref()),
             // Stored as signed 64 bits, because a chain may use any 64-bit time.
             (block.timestamp_secs as i64).into(),
             transactions.into(),
@@ -263,7 +263,9 @@ impl<'a, 'b> Change<'a, 'b> {
         if row.get::<Vec<u8>>(0)? != header.hash.as_slice() {
             return Ok(Compared::Another);
         }
-        if row.get::<Vec<u8>>(1)? != header.parent_hash.as_slice() {
+        // The subnet may have lost the parent's hash since.
+        let parent = row.get::<Option<Vec<u8>>>(1)?;
+        if header.parent_hash.is_some() && parent.as_deref() != header.parent_hash.as_deref().map(Vec::as_slice) {
             return differs("parent");
         }
         if row.get::<i64>(2)? as u64 != header.timestamp_secs {

@@ -124,7 +124,9 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let Some(before) = number.checked_sub(1) else {
             return Ok(Some(RollBack { forged: Some(why), ..RollBack::above(None, None) }));
         };
-        let below = self.store.hash_and_confirmed(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
+        let parent = header.parent_hash.as_deref().map(Vec::as_slice);
+        let below = self.store.hash_and_confirmed(before)?;
+        let below = below.filter(|(hash, _)| parent.is_some_and(|parent| hash != parent));
         let is_above_confirmed = below.as_ref().is_some_and(|(_, confirmed)| *confirmed);
         if is_above_confirmed && self.lost.is_none() && self.disputed.replace(number) != Some(number) {
             return Ok(None);
@@ -142,7 +144,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
              (--database). Nothing was changed"
         );
         let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
-        let cursor = Some(cursor_after(before, &header.parent_hash, rollbacks));
+        let cursor = Some(cursor_after(before, parent.unwrap_or_default(), rollbacks));
         let (ancestor, gap) = match below {
             None => (Some(before), None),
             Some(_) => (before.checked_sub(1), Some(before)),

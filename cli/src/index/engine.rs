@@ -298,7 +298,8 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             return Ok(Event::Behind(late(page.head)));
         }
         let whole = self.cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
-        if whole.is_some_and(|at| at.number.checked_add(1) == Some(first.number) && at.hash != first.parent_hash) {
+        let is_other = |at: &&ExportCursor| first.parent_hash.as_ref().is_some_and(|parent| at.hash != *parent);
+        if whole.filter(is_other).is_some_and(|at| at.number.checked_add(1) == Some(first.number)) {
             let number = first.number;
             let why = format!("block {number} was handed out with a parent other than the block that was read last");
             return self.misfit(word, Misfit(why));

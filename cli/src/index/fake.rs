@@ -121,10 +121,16 @@ impl Chain {
         self.blocks.retain(|of, _| *of >= number);
     }
 
+    /// The parent's hash; `None` if the parent is damaged.
+    fn parent(&self, number: u64, block: &FakeBlock) -> Option<BlockHash> {
+        let is_lost = number.checked_sub(1).is_some_and(|before| self.corrupt.contains(&before));
+        (!is_lost).then(|| block.parent.clone().into())
+    }
+
     fn cursor(&self, number: u64, segment: u8, offset: u64) -> ExportCursor {
         let hash = self.blocks.get(&number).map(|block| &block.hash);
-        let hash =
-            hash.or_else(|| self.blocks.get(&(number + 1)).map(|block| &block.parent)).cloned().unwrap_or_default();
+        let hash = hash.or_else(|| self.blocks.get(&(number + 1)).map(|block| &block.parent));
+        let hash = hash.filter(|_| !self.corrupt.contains(&number)).cloned().unwrap_or_default();
         ExportCursor { segment, offset, ..cursor_after(number, &hash, self.rollbacks.len() as u64) }
     }
 
@@ -175,7 +181,8 @@ impl Chain {
                     Some(block) if at.number < oldest => Some(&block.parent),
                     _ => self.blocks.get(&at.number).map(|block| &block.hash),
                 };
-                if kept.is_none_or(|hash| hash != &**at.hash) {
+                let is_lost = self.corrupt.contains(&at.number) && lowest.is_none();
+                if !is_lost && kept.is_none_or(|hash| hash != &**at.hash) {
                     return Err(match lowest {
                         None if at.number > head => ExportError::Behind { head: Some(head) },
                         None => ExportError::BadCursor { why: UNKNOWN.into() },
@@ -215,7 +222,7 @@ impl Chain {
             chunks.push(ExportChunk {
                 number,
                 hash: block.hash.clone().into(),
-                parent_hash: block.parent.clone().into(),
+                parent_hash: self.parent(number, block),
                 timestamp_secs: time(number),
                 segment,
                 offset,
@@ -285,7 +292,7 @@ impl Chain {
         Ok(BlockHeader {
             number,
             hash: block.hash.clone().into(),
-            parent_hash: block.parent.clone().into(),
+            parent_hash: self.parent(number, block),
             timestamp_secs: time(number),
             monotonic_timestamp_secs: 0,
             transactions: Index::parse(&block.segments[2]).map_or(0, |index| index.transactions()),

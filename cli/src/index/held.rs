@@ -111,8 +111,9 @@ impl Store {
             let mut same = 0;
             for entry in entries {
                 let Some(row) = tx.one(sql, &[int(entry.number)?.into()])? else { continue };
-                let mut is_same =
-                    *row.get::<Vec<u8>>(0)? == **entry.hash && *row.get::<Vec<u8>>(1)? == **entry.parent_hash;
+                let parent = row.get::<Option<Vec<u8>>>(1)?;
+                let mut is_same = *row.get::<Vec<u8>>(0)? == **entry.hash;
+                is_same &= parent.is_none_or(|parent| *parent == **entry.parent_hash);
                 is_same &= row.get::<i64>(2)? as u64 == entry.timestamp_secs;
                 for (column, (length, sha256)) in (3..).zip(entry.lengths.each().into_iter().zip(entry.sha256.each())) {
                     is_same &= number(&row, column)? == *length;

@@ -15,7 +15,9 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Follows a reorg above a block.
     pub(super) fn reorged(&mut self, ancestor: u64, cursor: ExportCursor) -> Result<Event> {
         let own = self.store.hash_of(ancestor)?;
-        if cursor.number != ancestor || own.is_some_and(|own| *cursor.hash != own) {
+        // The hash is empty if the canister has lost it.
+        let is_other = |own: Vec<u8>| !cursor.hash.is_empty() && *cursor.hash != own;
+        if cursor.number != ancestor || own.is_some_and(is_other) {
             return self.restore(&format!(
                 "the canister names block {ancestor} as the newest common block, but this database has another block there"
             ));
@@ -30,7 +32,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// head since, which may be lower than necessary; if its oldest block follows a stored one, all blocks below are common.
     pub(super) fn shared(&mut self, named: u64) -> Result<u64> {
         let oldest = self.ask_canister(None, 1)?.ok().and_then(|page| page.chunks.into_iter().next());
-        let Some((oldest, before)) = oldest.and_then(|chunk| Some((chunk.number.checked_sub(1)?, chunk.parent_hash)))
+        let Some((oldest, before)) = oldest.and_then(|chunk| Some((chunk.number.checked_sub(1)?, chunk.parent_hash?)))
         else {
             return Ok(named);
         };

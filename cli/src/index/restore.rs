@@ -76,9 +76,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         if let (Some(oldest), Some(head), Some(tip)) = (page.chunks.first(), page.head, tip) {
             // The oldest block names the hash of the block before, which is pruned.
             if let Some(before) = oldest.number.checked_sub(1)
-                && self.store.hash_of(before)?.is_some_and(|own| own == oldest.parent_hash.as_slice())
+                && let (Some(own), Some(parent)) = (self.store.hash_of(before)?, &oldest.parent_hash)
+                && own == parent.as_slice()
             {
-                common = Some((before, oldest.parent_hash.to_vec()));
+                common = Some((before, own));
             }
             let (mut low, mut end) = (oldest.number, head.min(tip).saturating_add(1));
             while low < end {
@@ -101,8 +102,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok((number, hash, rollbacks))
     }
 
-    /// Returns whether the canister's block has this hash, by its header, or by that of the next block if its own is damaged. A head that
-    /// cannot be read counts as another block.
+    /// Returns whether the canister's block has this hash. If its header is damaged, the next block decides, whose parent it is; a head that
+    /// cannot be read counts as another block, and so does a block without a next one in the database.
     fn is_common(&mut self, number: u64, own: &[u8], head: u64) -> Result<bool> {
         match self.header(number)? {
             Ok(header) => return Ok(header.hash.as_slice() == own),
@@ -111,7 +112,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             Err(error) => bail!("the canister refuses the header of block {number}: {error}"),
         }
         match self.header(number + 1)? {
-            Ok(next) => Ok(next.parent_hash.as_slice() == own),
+            Ok(next) => Ok(self.store.hash_of(number + 1)?.is_some_and(|own| own == next.hash.as_slice())),
             Err(error) => bail!("the canister cannot read the headers of blocks {number} and {}: {error}", number + 1),
         }
     }

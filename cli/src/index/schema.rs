@@ -16,7 +16,7 @@ pub const INLINE: u64 = 8 << 20;
 /// Columns of `blocks` and `orphaned` after the number.
 const BLOCK: &str = "\
     hash {bytes} NOT NULL,
-    parent_hash {bytes} NOT NULL,
+    parent_hash {bytes},
     timestamp_secs BIGINT NOT NULL,
     transactions BIGINT NOT NULL,
     body_length BIGINT NOT NULL,

@@ -208,7 +208,7 @@ impl Knows {
             }),
             Lie::Bytes => chunks(answer, |chunk| chunk.bytes.iter_mut().for_each(|byte| *byte ^= 1)),
             Lie::Digests => chunks(answer, |chunk| chunk.sha256[0] ^= 1),
-            Lie::Parents => chunks(answer, |chunk| chunk.parent_hash[0] ^= 1),
+            Lie::Parents => chunks(answer, |chunk| chunk.parent_hash = Some([9; 32].into())),
             Lie::Numbers(by) => chunks(answer, |chunk| chunk.number = chunk.number.saturating_add(by)),
             Lie::Totals(total) => chunks(answer, |chunk| chunk.total = total),
             Lie::Cursor(by) => cursor(answer, |cursor| cursor.number = cursor.number.saturating_add(by)),

@@ -146,7 +146,7 @@ fn chunk() -> ExportChunk {
     ExportChunk {
         number: 1,
         hash: [1; 32].into(),
-        parent_hash: [1; 32].into(),
+        parent_hash: Some([1; 32].into()),
         timestamp_secs: 1,
         segment: 0,
         offset: 0,

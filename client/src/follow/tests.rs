@@ -21,7 +21,7 @@ fn header(branch: u8, number: u64) -> BlockHeader {
     BlockHeader {
         number,
         hash: hash_of(branch, number).into(),
-        parent_hash: hash_of(branch, number - 1).into(),
+        parent_hash: Some(hash_of(branch, number - 1).into()),
         timestamp_secs: 0,
         monotonic_timestamp_secs: 0,
         transactions: 0,
@@ -284,7 +284,7 @@ fn chain_that_starts_at_zero_is_followed() {
     let zero = Block::new(0, [7; 32], [0; 32], 0).seal().unwrap();
     let one = Block::new(1, [8; 32], [7; 32], 0).seal().unwrap();
     assert_eq!(follow(empty().appended(2), &vec![zero.clone(), one.clone()]).unwrap(), appended(2));
-    let other = BlockHeader { number: 0, hash: [6; 32].into(), parent_hash: [0; 32].into(), ..header(b'a', 1) };
+    let other = BlockHeader { number: 0, hash: [6; 32].into(), parent_hash: Some([0; 32].into()), ..header(b'a', 1) };
     let page = HeaderPage { headers: vec![other.clone()], next: None };
     let script = Script::default().answers("get_head", Ok::<_, ReadError>(other)).kept(0);
     let script = script.answers("get_block_headers", Ok::<_, ReadError>(page));

@@ -57,8 +57,19 @@ fn words<const N: usize>(raw: Raw<impl Platform>, at: u64) -> [u32; N] {
 impl Counters {
     /// Writes the header of an empty arena.
     pub fn create(raw: Raw<impl Platform>) -> Self {
+        let new = Self::default();
+        new.save(raw);
+        new
+    }
+
+    /// Writes the whole header.
+    pub fn save(&self, raw: Raw<impl Platform>) {
         raw.write(COUNTERS, &LAYOUT.encode());
-        Self::default()
+        raw.write_u64(END, self.end);
+        for (at, counts) in [(FREE, &self.free), (QUARANTINED, &self.quarantined), (LOST, &self.lost)] {
+            raw.write(at, counts.map(u32::to_le_bytes).as_flattened());
+        }
+        raw.write(KEPT, self.kept.map(u32::to_le_bytes).as_flattened());
     }
 
     /// Reads the header.

@@ -33,14 +33,11 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| state.give(granule, entry));
     }
 
-    /// Frees the granules that [`take_granules`](Self::take_granules) returned to `owner`.
-    ///
-    /// # Panics
-    /// Traps if they are not taken by this owner, because an index contradicts the arena.
+    /// Frees the granules that [`take_granules`](Self::take_granules) returned to `owner`. If their entry is damaged, a granule is written off.
     pub fn give_granules(&self, owner: Owner, granule: u64) {
         match self.entry(granule) {
             Some(Ok(entry)) if entry.state == SlotState::Taken && entry.owner == owner => self.give(granule, entry),
-            entry => P::trap(&format!("granule {granule} is not taken by owner {}: {entry:?}", owner.index())),
+            _ => self.lose(Class::SMALLEST, owner),
         }
     }
 

@@ -121,6 +121,16 @@ impl<P: Platform> Arena<P> {
         Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
     }
 
+    /// Writes what the heap mirrors anew: the superblock, the counters, and the upper levels of the sets.
+    pub fn rewrite(&self) {
+        self.change(|state, growth| {
+            state.superblock.save(state.raw);
+            state.counters.save(state.raw);
+            state.sets.save();
+            growth.save();
+        });
+    }
+
     /// Returns the growth of raw memory, and its cap.
     #[inline]
     pub fn growth(&self) -> &Growth<P> {
@@ -188,6 +198,19 @@ impl<P: Platform> Arena<P> {
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
         self.with(|state| state.granules.line(granule))
+    }
+
+    /// Searches all slots for one that one of these owners uses and that has this line: for a directory with a damaged entry.
+    #[cold]
+    #[inline(never)]
+    pub fn find(&self, owners: &[Owner], line: &[u8; 16]) -> Option<Slot> {
+        self.with(|state| {
+            (0..state.counters.end()).find_map(|granule| {
+                let Entry { state: is, owner, generation, .. } = state.granules.get(granule).ok()?;
+                let is_used = matches!(is, SlotState::Used | SlotState::Taken) && owners.contains(&owner);
+                (is_used && state.granules.line(granule) == *line).then_some(Slot { granule, generation })
+            })
+        })
     }
 
     /// Writes the line of a granule.

@@ -72,6 +72,13 @@ impl<P: Platform> GranuleSets<P> {
         Self { raw, mirror, empty: [NONE; SETS] }
     }
 
+    /// Writes level 2.
+    pub fn save(&self) {
+        let bytes: Vec<u8> =
+            self.mirror[..LINES as usize].iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        self.raw.write(LEVEL_2, &bytes);
+    }
+
     #[inline]
     fn level_0(set: SetId, granule: u64) -> u64 {
         extent::level_0(granule) + 8 * set.index() as u64

@@ -121,8 +121,9 @@ impl Header {
         (LINES + (LINE * class) as u64, self.lists[class].encode())
     }
 
-    /// Writes everything behind the magic.
+    /// Writes the header.
     pub fn save(&self, space: &Space<impl Platform>) {
+        LAYOUT.write(space, 0);
         let (at, root) = self.root_line();
         space.write(at, &root);
         let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);

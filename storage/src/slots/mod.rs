@@ -115,6 +115,12 @@ impl<P: Platform> Slots<P> {
         self.put_header(at, &root);
     }
 
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.space.rewrite();
+        self.header.save(&self.space);
+    }
+
     /// Traps, because an index contradicts its slots.
     fn broken(&self, what: &str) -> ! {
         P::trap(what)

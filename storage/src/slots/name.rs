@@ -144,6 +144,11 @@ impl<P: Platform> Slots<P> {
         slot != 0 && self.kind(u64::from(slot.wrapping_sub(1)).wrapping_mul(UNIT) / GRANULE).is_some()
     }
 
+    /// Returns whether the first `bytes` bytes of a slot lie inside the arena, whatever the arena's entries and the slot's head say.
+    pub fn is_inside(&self, slot: SlotId, bytes: u64) -> bool {
+        slot != 0 && u64::from(slot - 1) * UNIT + u64::from(HEAD) + bytes <= self.arena.end()
+    }
+
     /// Returns whether `slot` is in use and holds at least `bytes` bytes.
     pub fn holds(&self, slot: SlotId, bytes: u64) -> bool {
         self.in_use(slot).is_some_and(|(place, _)| bytes <= self.bytes_of(&place).into())

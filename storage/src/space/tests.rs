@@ -147,7 +147,7 @@ fn root_lists_granules() {
     a.release(LEAF..2 * LEAF);
     let arena = fixture::arena();
     let root = arena.root(2);
-    assert_eq!((root.leaves, arena.payload().read(16 + 8 * 2)), (3, [root.granule as u8, 0, 0, 0, 3, 0, 0, 0]));
+    assert_eq!((root.leaves, arena.payload().read(8 + 8 * 2)), (3, [root.granule as u8, 0, 0, 0, 3, 0, 0, 0]));
     let leaves = a.leaves.borrow().clone();
     assert_eq!(arena.payload().read_words(u64::from(root.granule) * GRANULE, 3), leaves);
     assert_eq!((leaves[1], leaves[0] > 0 && leaves[2] > 0), (0, true));

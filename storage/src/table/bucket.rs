@@ -7,7 +7,7 @@
 //! └───────────┴──────────┴──────────┴───────────────┴────────────────────────┘
 //! 0           2          4          8               64                      512
 //! ```
-//! `next` is the first overflow bucket, or 0. A tag is the top 16 bits of the entry's hash: a search reads only the head
+//! `next` is the first overflow bucket, or 0, as a [`link`](to_word): a damaged one ends the chain. A tag is the top 16 bits of the entry's hash: a search reads only the head
 //! and the entries whose tag matches.
 //!
 //! Sums of slots cannot overflow, because a slot is below 28. They use wrapping arithmetic, because each search and each split adds dozens
@@ -24,6 +24,18 @@ pub const TAGS: usize = 8;
 /// Bytes of an entry.
 pub const ENTRY: usize = 16;
 const _: () = assert!(HEAD + SLOTS * ENTRY == BUCKET as usize);
+
+/// Returns the word of a link, which has 31 bits: a bit more makes the number of ones even, so that a flipped bit shows.
+#[inline]
+pub const fn to_word(link: u32) -> u32 {
+    link | (link.count_ones() & 1) << 31
+}
+
+/// Returns the link of a word; `None` if the word is damaged.
+#[inline(always)]
+pub const fn to_link(word: u32) -> Option<u32> {
+    if word.count_ones() & 1 == 0 { Some(word & !(1 << 31)) } else { None }
+}
 
 /// An entry: the full hash of the key, and a word that only the owner interprets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +85,7 @@ impl Head {
     }
 
     pub fn set_next(&mut self, next: u32) {
-        self.0[4..8].copy_from_slice(&next.to_le_bytes());
+        self.0[4..8].copy_from_slice(&to_word(next).to_le_bytes());
     }
 
     fn set_count(&mut self, count: usize) {
@@ -137,10 +149,16 @@ fn count_of(head: &[u8; HEAD]) -> usize {
     usize::from(u16::from_le_bytes([head[0], head[1]])).min(SLOTS)
 }
 
-/// The next overflow bucket in a head, or 0.
+/// The word of the link in a head.
 #[inline(always)]
-pub fn next_of(head: &[u8; HEAD]) -> u32 {
+pub fn word_of(head: &[u8; HEAD]) -> u32 {
     u32::from_le_bytes([head[4], head[5], head[6], head[7]])
+}
+
+/// The next overflow bucket in a head; 0 if there is none, or the link is damaged.
+#[inline(always)]
+fn next_of(head: &[u8; HEAD]) -> u32 {
+    to_link(word_of(head)).unwrap_or(0)
 }
 
 /// Number of entries in a bucket's bytes, limited as in [`Head::count`].
@@ -153,9 +171,9 @@ pub fn set_count_in(bytes: &mut [u8; BUCKET as usize], count: usize) {
     bytes[..2].copy_from_slice(&(count as u16).to_le_bytes());
 }
 
-/// The next overflow bucket in a bucket's bytes, or 0.
+/// The next overflow bucket in a bucket's bytes, as [`next_of`].
 pub fn next_in(bytes: &[u8; BUCKET as usize]) -> u32 {
-    u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])
+    to_link(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])).unwrap_or(0)
 }
 
 /// The bytes of a bucket with these entries, at most [`SLOTS`].
@@ -173,6 +191,14 @@ pub fn bucket_of(entries: &[Entry], next: u32) -> [u8; BUCKET as usize] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_with_a_flipped_bit_is_none() {
+        for link in [0, 1, 2, 3, 1 << 30, (1 << 31) - 1] {
+            assert_eq!(to_link(to_word(link)), Some(link));
+            (0..32).for_each(|bit| assert_eq!(to_link(to_word(link) ^ 1 << bit), None, "{link}: bit {bit}"));
+        }
+    }
 
     #[test]
     fn the_layout_is_part_of_the_format() {

@@ -31,7 +31,7 @@ pub use sweep::Slice;
 use crate::arena::{Arena, Class, Owner};
 use crate::pages::Pages;
 use crate::{GrowError, HashKey, OpenError, Platform, Space};
-use bucket::{BUCKET, Entry, Head, SLOTS, next_of, search};
+use bucket::{BUCKET, Entry, Head, SLOTS, search, to_link, word_of};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 
 /// Buckets of a slice of a sweep.
@@ -126,6 +126,11 @@ impl<P: Platform> HashTable<P> {
     #[cfg(any(test, feature = "testing"))]
     pub fn mask_hashes(&mut self, mask: u64) {
         self.mask = mask;
+    }
+
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.pool.rewrite();
     }
 
     /// Returns the fill statistics.
@@ -262,12 +267,12 @@ impl<P: Platform> HashTable<P> {
                     let entry = self.pool.entry(at, slot);
                     if entry.hash == hash { each(entry.value) } else { None }
                 });
-                (found, next_of(head))
+                (found, word_of(head))
             });
-            if found.is_some() || next == 0 {
-                return found;
+            match to_link(next) {
+                Some(next) if found.is_none() && next != 0 => at = next,
+                _ => return found,
             }
-            at = next;
         }
     }
 
@@ -300,7 +305,7 @@ impl<P: Platform> HashTable<P> {
                     self.pool.note_bucket(at);
                 } else {
                     self.fill_hole((primary, first), (at, head, slot));
-                    self.pool.header.entries -= 1;
+                    self.pool.drop_entries(1);
                     self.pool.save_entries();
                 }
                 return Some(before);

@@ -79,7 +79,7 @@ impl<P: Platform> Pool<P> {
     pub fn take_overflow(&mut self) -> Result<BucketRef, GrowError> {
         let (page, mut line) = match self.line(self.header.room) {
             Some(line) if line.used < ALL => (self.header.room, line),
-            _ => (self.take_page()?, Line::default()),
+            _ => (self.take_page([0; 16])?, Line::default()),
         };
         let first = page * PAGE_BUCKETS as u32;
         let index = match line.freed.checked_sub(1) {

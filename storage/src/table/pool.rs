@@ -10,19 +10,20 @@
 //! ```
 //! Segment `s` holds the primary buckets `128·s …`. Overflow pages have a list of their own (`overflow`).
 //!
-//! **Trust.** The directory lies in a space that only the table writes, so a search trusts it: checking the granule's entry would read one
-//! more page in each operation. A link to an overflow bucket lies in payload memory. A search trusts it too, because the owner verifies the
+//! **Trust.** A flipped bit in a word of the directory, or in a link between buckets, shows ([`to_word`]). The line of a page's granule names
+//! its segment, so the arena's entries are searched for the page of a damaged word, which is then mended. Apart from that a search trusts the
+//! directory, because checking the granule's entry would read one more page in each operation. A link to an overflow bucket lies in payload memory. A search trusts it too, because the owner verifies the
 //! entries that it finds, and an entry is changed only where its whole hash was found. Before anything else is written behind a link, and
 //! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
 
-use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, bucket_of, entry_offset};
+use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, SLOTS, bucket_of, entry_offset, to_link, to_word};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
 use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Space};
 
 /// The header of a table.
-pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 4 };
+pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 5 };
 /// Buckets of a page, and of a segment.
 pub const PAGE_BUCKETS: u64 = GRANULE / BUCKET;
 const SEGMENTS: u64 = 1 << 19;
@@ -41,6 +42,14 @@ pub type BucketRef = u32;
 #[inline]
 pub fn page_of(bucket: BucketRef) -> PageRef {
     bucket / PAGE_BUCKETS as u32
+}
+
+/// Returns the line of the granule that has a segment. No overflow page has such a line.
+fn line_of(segment: u64) -> [u8; 16] {
+    let mut line = [0; 16];
+    line[..8].copy_from_slice(&segment.to_le_bytes());
+    line[12..].fill(0xFF);
+    line
 }
 
 /// The table's persisted words, mirrored on the heap.
@@ -70,18 +79,17 @@ impl<P: Platform> Pool<P> {
     /// Creates a pool with its first segment, whose buckets are empty.
     pub fn create(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
         let mut pool = Self { space, arena, owner, header: Header::default(), changed: None };
-        let first = pool.take_page()?;
+        let first = pool.take_page(line_of(0))?;
         if let Err(error) = pool.reserve_directory(1) {
             pool.give_page(first);
             return Err(error);
         }
-        LAYOUT.write(&pool.space, 0);
         pool.set_page(0, first);
         for bucket in 0..PAGE_BUCKETS {
             pool.set_head(pool.primary(bucket), &Head::new(0));
         }
         pool.header.buckets = PAGE_BUCKETS;
-        pool.save();
+        pool.rewrite();
         Ok(pool)
     }
 
@@ -97,6 +105,9 @@ impl<P: Platform> Pool<P> {
         if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
         }
+        if header.entries > (header.buckets + u64::from(header.overflow_used)) * SLOTS as u64 {
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} entries", header.entries) });
+        }
         // A damaged page does not keep the others from being opened: it is found when it is used.
         Ok(Self { space, arena, owner, header, changed: None })
     }
@@ -107,12 +118,29 @@ impl<P: Platform> Pool<P> {
         self.changed.as_ref().map_or(0, |pages| pages.count)
     }
 
-    /// Writes the whole header.
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.space.rewrite();
+        LAYOUT.write(&self.space, 0);
+        self.write_header();
+    }
+
+    /// Writes the words of the header.
     pub fn save(&mut self) {
         self.note(Pages::add_header);
+        self.write_header();
+    }
+
+    fn write_header(&self) {
         let Header { buckets, entries, room, overflow_used } = self.header;
         let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32];
         self.space.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
+    }
+
+    /// Subtracts removed entries; after damage there may be more of them than were counted.
+    #[inline]
+    pub fn drop_entries(&mut self, count: u64) {
+        self.header.entries = self.header.entries.saturating_sub(count);
     }
 
     /// Writes the number of entries only.
@@ -141,11 +169,11 @@ impl<P: Platform> Pool<P> {
         self.arena.set_line(granule, line);
     }
 
-    /// Takes a page of the arena. The line is cleared, because the page may have been an overflow page before.
-    pub fn take_page(&mut self) -> Result<PageRef, GrowError> {
+    /// Takes a page of the arena, and writes the line of its granule.
+    pub fn take_page(&mut self, line: [u8; 16]) -> Result<PageRef, GrowError> {
         let granule = self.arena.take_granules(self.owner, 1)?;
         self.note(|pages| pages.add_granule(granule));
-        self.put_line(granule, &[0; 16]);
+        self.put_line(granule, &line);
         // The arena has fewer than 2^23 granules.
         Ok(granule as PageRef + 1)
     }
@@ -178,7 +206,7 @@ impl<P: Platform> Pool<P> {
     /// Takes the page of a segment.
     pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
         self.reserve_directory(segment + 1)?;
-        let page = self.take_page()?;
+        let page = self.take_page(line_of(segment))?;
         self.set_page(segment, page);
         Ok(())
     }
@@ -192,14 +220,31 @@ impl<P: Platform> Pool<P> {
 
     fn set_page(&mut self, segment: u64, page: PageRef) {
         self.note(Pages::add_other);
-        self.space.write_u32(DIRECTORY + segment * 4, page);
+        self.write_page(segment, page);
+    }
+
+    fn write_page(&self, segment: u64, page: PageRef) {
+        self.space.write_u32(DIRECTORY + segment * 4, to_word(page));
+    }
+
+    /// Finds the page of a segment whose word in the directory is damaged, and mends the word. Traps if no granule's line names the segment.
+    #[cold]
+    #[inline(never)]
+    fn find_page(&self, segment: u64) -> PageRef {
+        let Some(found) = self.arena.find(&[self.owner], &line_of(segment)) else {
+            P::trap(&format!("hash table: the page of segment {segment} is lost"))
+        };
+        let page = found.granule as PageRef + 1;
+        self.write_page(segment, page);
+        page
     }
 
     /// Location of a primary bucket.
     #[inline]
     pub fn primary(&self, bucket: u64) -> BucketRef {
         // The arena has fewer than 2^23 granules, so neither operation overflows.
-        let page: PageRef = self.space.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4);
+        let word = self.space.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4);
+        let page: PageRef = to_link(word).unwrap_or_else(|| self.find_page(bucket / PAGE_BUCKETS));
         page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
     }
 

@@ -32,7 +32,7 @@ pub(super) enum Unsplit {
     },
     /// It would change more pages than there is room for. Nothing has changed.
     Full,
-    /// A chain is damaged, or memory is refused: the joined chain may need one overflow bucket more. Nothing has changed.
+    /// A page is damaged, or memory is refused: the joined chain may need one overflow bucket more. Nothing has changed.
     Refused,
 }
 
@@ -61,7 +61,7 @@ impl<P: Platform> HashTable<P> {
         let new = self.pool.header.buckets;
         let round = 1 << (63 - new.leading_zeros());
         let old = self.pool.primary(new - round);
-        let Some((all, mut spare)) = self.read_chain(old) else { return };
+        let (all, mut spare) = self.read_chain(old);
         if new.is_multiple_of(PAGE_BUCKETS) && self.pool.add_segment(new / PAGE_BUCKETS).is_err() {
             return;
         }
@@ -82,9 +82,7 @@ impl<P: Platform> HashTable<P> {
         if !self.pool.owns(old) || !self.pool.owns(new) {
             return Unsplit::Refused;
         }
-        let (Some((mut all, mut spare)), Some((more, others))) = (self.read_chain(old), self.read_chain(new)) else {
-            return Unsplit::Refused;
-        };
+        let ((mut all, mut spare), (more, others)) = (self.read_chain(old), self.read_chain(new));
         all.extend(more);
         spare.extend(others);
         let mut overflows = spare.len() as u64;
@@ -103,13 +101,14 @@ impl<P: Platform> HashTable<P> {
             self.pool.drop_segment(last / PAGE_BUCKETS);
         }
         self.pool.header.buckets = last;
-        self.pool.header.entries -= gone.len() as u64;
+        self.pool.drop_entries(gone.len() as u64);
         self.pool.save();
         Unsplit::Done { gone, overflows }
     }
 
-    /// Reads a chain. Returns `None` if it leads to a page that is not the table's, or is longer than all chains.
-    pub(super) fn read_chain(&self, primary: BucketRef) -> Option<Chain> {
+    /// Reads a chain. A link that leads to a page that is not the table's, or makes the chain longer than all chains, ends it: the entries
+    /// behind it are lost, but nothing else waits for them.
+    pub(super) fn read_chain(&self, primary: BucketRef) -> Chain {
         let mut all = Vec::with_capacity(2 * SLOTS);
         let mut overflow = Vec::new();
         let mut at = primary;
@@ -117,11 +116,10 @@ impl<P: Platform> HashTable<P> {
             let head = self.pool.head(at);
             self.pool.entries_onto(at, head.count(), &mut all);
             at = head.next();
-            if at == 0 {
-                return Some((all, overflow));
-            }
-            if !self.pool.owns(at) || overflow.len() as u64 >= u64::from(self.pool.header.overflow_used) {
-                return None;
+            let is_end =
+                at == 0 || !self.pool.owns(at) || overflow.len() as u64 >= u64::from(self.pool.header.overflow_used);
+            if is_end {
+                return (all, overflow);
             }
             overflow.push(at);
         }

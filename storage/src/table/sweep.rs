@@ -105,7 +105,8 @@ impl<P: Platform> HashTable<P> {
         }
         let first = self.pool.primary(from);
         if !self.pool.owns(first) {
-            P::trap(&format!("hash table: the page of bucket {from} is not the table's"));
+            // Its entries stay, but the others are swept.
+            return Slice::default();
         }
         let mut bytes = self.pool.buckets(first, end - from);
         let (mut dropped, mut late, mut read) = (0, 0, bytes.len() as u64 / OS_PAGE + 3);
@@ -148,7 +149,7 @@ impl<P: Platform> HashTable<P> {
             }
         }
         if dropped > 0 {
-            self.pool.header.entries -= dropped;
+            self.pool.drop_entries(dropped);
             self.pool.note(Pages::add_header);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
@@ -176,9 +177,7 @@ impl<P: Platform> HashTable<P> {
     /// Returns `None`, and changes nothing, if there is no room.
     #[cold]
     fn sweep_chain(&mut self, primary: BucketRef, bound: u64, most: u64) -> Option<(Vec<Entry>, u64)> {
-        let Some((all, mut spare)) = self.read_chain(primary) else {
-            P::trap(&format!("hash table: the chain of bucket {primary} is damaged"))
-        };
+        let (all, mut spare) = self.read_chain(primary);
         let overflow = spare.len() as u64;
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);
         if !gone.is_empty() {

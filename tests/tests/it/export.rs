@@ -263,7 +263,7 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     let ExportError::Reorged { common_ancestor: 5, cursor } = reorged else { panic!("{reorged:?}") };
     let (blocks, _) = pull(&coppice, Some(cursor), 0);
     assert_eq!(blocks.iter().map(|block| block.number).collect::<Vec<_>>(), [6, 7, 8, 9, 10, 11]);
-    assert_eq!(blocks[0].parent_hash, BlockHash::from(hash(5)));
+    assert_eq!(blocks[0].parent_hash, hash(5).into());
     coppice.ack(Who::Archive, 11, &parent).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 6, "the second exporter has not seen block 6 of this chain");

@@ -4,7 +4,7 @@ use coppice_host::{Execution, Kind};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, default_arg};
+use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {
@@ -127,7 +127,7 @@ fn idling_costs_less_than_a_trillion_cycles_a_year() {
     let storage = {
         // Storage costs are not part of this figure: time passes with no timer armed.
         let start = host.checkpoint();
-        coppice.ic.stop(coppice.id, coppice_tests::coppice::Who::Controller.principal()).unwrap();
+        coppice.ic.stop(coppice.id, Who::Controller.principal()).unwrap();
         let before = host.cycle_balance(coppice.id);
         coppice.ic.advance_time(Duration::from_secs(hours * 3_600));
         let storage = before - host.cycle_balance(coppice.id);
@@ -144,33 +144,59 @@ fn idling_costs_less_than_a_trillion_cycles_a_year() {
     assert!(a_year <= 1_000_000_000_000, "{a_year}");
 }
 
-/// An upgrade from memory with another layout is refused, and the old version keeps running.
+/// A canister of other code, which has no `pre_upgrade`, has this memory; an upgrade to Coppice is refused if a layout differs, and changes
+/// nothing.
 #[test]
 fn an_upgrade_from_another_layout_is_refused() {
+    /// A module without a function.
+    const OTHER: &[u8] = b"\0asm\x01\0\0\0";
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..3, 100);
-    let mut memory = host.get_stable_memory(coppice.id);
+    let memory = host.get_stable_memory(coppice.id);
+    coppice.ic.upgrade(coppice.id, OTHER.to_vec(), vec![], Who::Controller.principal()).unwrap();
+    let refused = |changed: &[u8], says: &str| {
+        host.set_stable_memory(coppice.id, changed);
+        let refused = format!("{:?}", coppice.upgrade_with(None).unwrap_err());
+        assert!(refused.contains(says), "{says}: {refused}");
+    };
     // Memory of another library.
     let mut other = memory.clone();
     [0, 4_096].into_iter().for_each(|copy| other[copy..copy + 4].copy_from_slice(b"MGR\x01"));
-    host.set_stable_memory(coppice.id, &other);
-    let refused = format!("{:?}", coppice.upgrade_with(None).unwrap_err());
-    assert!(refused.contains("stable memory: magic") && refused.contains("CPSB"), "{refused}");
-    host.set_stable_memory(coppice.id, &memory);
-    // The magics of the cells, the chain's state, the block records and a table; the version follows each.
-    for (magic, version) in [(*b"CPCE", 3u8), (*b"CPCH", 2), (*b"CPBR", 6), (*b"CPHT", 4)] {
+    refused(&other, "stable memory: magic");
+    // The versions of the cells, the block records and a table follow their magics.
+    for (magic, version) in [(*b"CPCE", 3u8), (*b"CPBR", 7), (*b"CPHT", 5)] {
+        let mut other = memory.clone();
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
-        let at = at * 4_096;
-        memory[at + 4] = 1;
-        host.set_stable_memory(coppice.id, &memory);
-        let refused = coppice.upgrade_with(None).unwrap_err();
-        assert!(format!("{refused:?}").contains("version 1"), "{refused:?}");
-        memory[at + 4] = version;
-        host.set_stable_memory(coppice.id, &memory);
-        let next = coppice.head().unwrap() + 1;
-        coppice.append_plain(next..next + 1, 100);
-        memory = host.get_stable_memory(coppice.id);
+        other[at * 4_096 + 4] = 1;
+        refused(&other, "version 1");
     }
+    // A flipped bit in a cell.
+    let mut other = memory.clone();
+    let at = memory.chunks(4_096).position(|page| page[..4] == *b"CPCH").expect("it is there");
+    other[at * 4_096 + 40] ^= 1;
+    refused(&other, "chain state: damaged");
+    host.set_stable_memory(coppice.id, &memory);
     coppice.upgrade();
-    assert_eq!(coppice.head(), Some(6));
+    assert_eq!(coppice.head(), Some(2));
+}
+
+/// The heap has what a running canister works with, so an upgrade mends the copy in stable memory.
+#[test]
+fn cells_with_a_flipped_bit_are_mended_before_an_upgrade() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..3, 100);
+    for magic in [*b"CPCE", *b"CPCF", *b"CPCH", *b"CPBR", *b"CPHT", *b"CPEX", *b"CPPR", *b"CPUR", *b"CPKY"] {
+        for bit in [0, 40, 8 * 13 + 2] {
+            let mut memory = host.get_stable_memory(coppice.id);
+            let at = memory.windows(4).position(|bytes| *bytes == magic);
+            let Some(at) = at else { continue };
+            memory[at + bit / 8] ^= 1 << (bit % 8);
+            host.set_stable_memory(coppice.id, &memory);
+            coppice.upgrade();
+        }
+    }
+    assert_eq!(coppice.head(), Some(2));
+    coppice.append_plain(3..5, 100);
+    coppice.upgrade();
+    assert_eq!(coppice.head(), Some(4));
 }

@@ -83,12 +83,17 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     assert_eq!(refused, Err(AppendError::TooLarge { what: "block".into(), limit: MOST as u64 }));
     let before = coppice.storage();
     let kept = |coppice: &Coppice| blob_bytes(&coppice.storage());
+    // Leaves of the log's directory stay for the next blobs.
+    let owners = |storage: StorageStatus| {
+        let stays = |of: &OwnerStorage| of.owner != Owner::Spaces;
+        storage.owners.into_iter().filter(stays).collect::<Vec<_>>()
+    };
 
     put(&coppice, &long);
     assert_small(&host, "uploading");
     assert_eq!(coppice.producer().abort_block(2u64).answer(), Ok(true));
     assert_small(&host, "aborting");
-    assert_eq!(coppice.storage().owners, before.owners);
+    assert_eq!(owners(coppice.storage()), owners(before.clone()));
 
     put(&coppice, &long);
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
@@ -99,7 +104,7 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     let done = coppice.producer().rollback_to(1u64, None).answer().unwrap();
     assert_eq!((done.head, done.has_more), (1, false));
     assert_small(&host, "rolling back");
-    assert_eq!(coppice.storage().owners, before.owners);
+    assert_eq!(owners(coppice.storage()), owners(before.clone()));
 
     put(&coppice, &long);
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));

@@ -21,6 +21,7 @@ mod deploy;
 mod deploy_page;
 mod docs;
 mod export;
+mod flips;
 mod full_arena;
 mod hash_key;
 mod health;

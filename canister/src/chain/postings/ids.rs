@@ -21,7 +21,7 @@
 
 use super::links::{LINK, NONE, links_len};
 use super::sweep::IndexTable;
-use crate::chain::records::BlockMeta;
+use crate::chain::record::BlockMeta;
 use crate::chain::store::ChainStore;
 use crate::chain::transit::{EnterError, Entered};
 use crate::storage::blob::BlobStore;

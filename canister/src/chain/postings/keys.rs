@@ -21,7 +21,7 @@
 //! Keys are not stored a second time: a list belongs to a hash, and a reader compares the key in the segment.
 
 use super::links::{LINK, NONE, split_link};
-use crate::chain::records::BlockMeta;
+use crate::chain::record::BlockMeta;
 use crate::chain::store::ChainStore;
 use crate::storage::Meter;
 use crate::storage::blob::BlobStore;

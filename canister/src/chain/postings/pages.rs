@@ -7,8 +7,8 @@
 //! that posting only ever loses its end. A reader is told if blocks that it has seen were rolled back since.
 
 use super::links::{LINK, NONE, split_link};
+use crate::chain::hash::Hash;
 use crate::chain::read::look_up_meter;
-use crate::chain::records::Hash;
 use crate::chain::store::ChainStore;
 use crate::storage::blob::BlobStore;
 use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
@@ -184,8 +184,8 @@ impl ChainStore {
     #[inline(always)]
     fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
         let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
-        let record = self.records.meta_and_hash(number);
-        let (meta, block_hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
+        let record = self.records.peek(number);
+        let (meta, block_hash) = record.ok_or_else(|| corrupt(number, "its record is damaged"))?;
         if key >= meta.keys {
             return Ok(None);
         }

@@ -11,7 +11,7 @@
 //! The progress is a few words of the chain's state, committed with each slice; nothing is on the heap, so nothing can be lost. The
 //! pruner decides when a sweep begins (`pruning/blocks/sweep.rs`).
 
-use crate::chain::records::BlockMeta;
+use crate::chain::record::BlockMeta;
 use crate::chain::state::Sweep;
 use crate::chain::store::ChainStore;
 use crate::storage::{HashTable, Meter, SLICE_BUCKETS, Slice};

@@ -8,28 +8,36 @@
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 words, u64 each:
 //!       15 of `numbers!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
 //!       1 rollback's target + 1   5 of the reset   1 one above the highest head
+//!       2 × 5 of the hashes of the head and of the oldest block's parent: length + 1, 0 for unknown; 32 bytes
+//!       checksum u32
 //! ```
 
 mod reset;
 mod sweep;
 mod transit;
 
+use super::hash::Hash;
 use crate::storage::memory::Space;
 use crate::storage::places;
+use coppice_storage::OpenError;
 use coppice_storage::bytes::{array_at, u64_at};
+use coppice_storage::checksum::{self, CHECKSUM};
 use coppice_storage::header::Header as Layout;
 
 pub use reset::Reset;
 pub use sweep::Sweep;
 pub use transit::{Transit, Way};
 
-const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 2 };
+const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 3 };
 const WORDS: usize = 15;
 const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
 const RESET: usize = ROLLBACK + 1;
 const HIGHEST: usize = RESET + Reset::WORDS;
-const BYTES: usize = HEADER + 8 * (HIGHEST + 1);
+const HASHES: usize = HIGHEST + 1;
+const END: usize = HEADER + 8 * (HASHES + 2 * HASH_WORDS);
+const BYTES: usize = END + CHECKSUM;
+const HASH_WORDS: usize = 5;
 const HEADER: usize = 8;
 
 /// Bounds of the kept blocks and of their log. All upper bounds are exclusive.
@@ -77,6 +85,10 @@ pub struct ChainState {
     pub reset: Reset,
     /// One above the highest head since the last reset; limits how deep producers may roll back.
     pub highest: u64,
+    /// The head's hash; `None` if there is no block, or a rollback has reached a damaged one.
+    pub head_hash: Option<Hash>,
+    /// The hash of the block before the oldest; `None` if there is no block, or that block's record was damaged when it was pruned.
+    pub parent: Option<Hash>,
 }
 
 /// Lists the first words of the cell, in order.
@@ -102,16 +114,26 @@ numbers! {
 
 impl ChainState {
     /// Reads the cell; a cell that was never written is an empty chain.
+    ///
+    /// # Errors
+    /// A sentence: the cell is damaged, or has another layout.
     pub fn load(cells: &Space) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(Self::default());
+        }
+        if !checksum::is_right(&bytes) {
+            return Err(OpenError::Damaged { name: LAYOUT.name }.into());
         }
         LAYOUT.check(&array_at(&bytes, 0))?;
         if bytes[6] > 1 {
             return Err(format!("chain state: started is {}", bytes[6]));
         }
         let word = |i: usize| u64_at(&bytes, HEADER + 8 * i);
+        let hash = |i: usize| {
+            let len = word(i).checked_sub(1)?;
+            Hash::stored(&array_at(&bytes, HEADER + 8 * (i + 1)), u8::try_from(len).ok()?)
+        };
         let mut state = Self {
             started: bytes[6] == 1,
             sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(WORDS + at + i))),
@@ -119,6 +141,8 @@ impl ChainState {
             rollback_to: word(ROLLBACK).checked_sub(1),
             reset: Reset::from_words(|i| word(RESET + i)),
             highest: word(HIGHEST),
+            head_hash: hash(HASHES),
+            parent: hash(HASHES + HASH_WORDS),
             ..Self::default()
         };
         state.set_numbers(std::array::from_fn(word));
@@ -141,6 +165,15 @@ impl ChainState {
         put(&[self.rollback_to.map_or(0, |to| to + 1)]);
         put(&self.reset.words());
         put(&[self.highest]);
+        for (hash, place) in
+            [self.head_hash, self.parent].iter().zip(bytes[HEADER + 8 * HASHES..END].chunks_mut(8 * HASH_WORDS))
+        {
+            if let Some(hash) = hash {
+                place[0] = hash.len() + 1;
+                place[8..].copy_from_slice(hash.padded());
+            }
+        }
+        checksum::put(&mut bytes);
         cells.write(places::CHAIN, &bytes);
     }
 
@@ -211,25 +244,44 @@ mod tests {
             rollback_to: Some(u64::MAX - 1),
             reset: Reset::from_words(|i| 2_000 + i as u64),
             highest: 3_000,
+            head_hash: Hash::new(&[7; 32]),
+            parent: Hash::new(&[]),
         };
         state.save(&cells);
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         assert_eq!(bytes[..8], [b'C', b'P', b'C', b'H', LAYOUT.version as u8, 0, 1, 0]);
-        let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let words: Vec<u64> = bytes[8..END].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let sweeps = 2 * Sweep::WORDS;
         let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
         // Way and block in transit; the rollback's target + 1; leftovers of resets; one above the highest head.
         expected.extend([3, 1, 2, 3, 4, u64::MAX]);
         expected.extend(2_000..2_000 + Reset::WORDS as u64);
         expected.push(3_000);
+        // A hash of 32 bytes, and one of none.
+        expected.extend([
+            33,
+            0x0707_0707_0707_0707,
+            0x0707_0707_0707_0707,
+            0x0707_0707_0707_0707,
+            0x0707_0707_0707_0707,
+        ]);
+        expected.extend([1, 0, 0, 0, 0]);
         assert_eq!(words, expected);
         assert_eq!(ChainState::load(&cells), Ok(state));
-        // Another version and an unknown way are refused.
-        cells.write(places::CHAIN + 4, &[LAYOUT.version as u8 + 1]);
-        assert!(ChainState::load(&cells).is_err());
-        cells.write(places::CHAIN + 4, &[LAYOUT.version as u8]);
-        cells.write_u64(places::CHAIN + (HEADER + 8 * TRANSIT) as u64, 4);
-        assert!(ChainState::load(&cells).is_err());
+        // A flipped bit, another version and an unknown way are refused.
+        for bit in 0..8 * BYTES {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            cells.write(places::CHAIN, &damaged);
+            assert!(ChainState::load(&cells).unwrap_err().starts_with("chain state: damaged"), "bit {bit}");
+        }
+        for (at, value, why) in [(4, LAYOUT.version as u8 + 1, "version"), (HEADER + 8 * TRANSIT, 4, "direction")] {
+            let mut other = bytes;
+            other[at] = value;
+            checksum::put(&mut other);
+            cells.write(places::CHAIN, &other);
+            assert!(ChainState::load(&cells).unwrap_err().contains(why), "{why}");
+        }
     }
 
     #[test]

@@ -1,33 +1,32 @@
-//! Persisted cell of the open upload.
+//! Persisted cell of the open upload, mirrored on the heap.
 //!
 //! ```text
 //! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
-//!       36 chunk size u32  40 missing u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
-//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29
-//!       256 bitmap of received chunks, up to 2048 bytes  4096 progress of verification (`verify.rs`)
+//!       36 chunk size u32  40 reserved u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
+//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29  256 reserved  260 checksum u32
+//!       264 bitmap of received chunks, up to 2048 bytes  4096 progress of verification (`verify.rs`)
 //! ```
 
 use crate::chain::draft::Draft;
-use crate::chain::records::Hash;
+use crate::chain::hash::Hash;
 use crate::chunks::Chunks;
 use crate::storage::memory::Space;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::segments::Segment;
-use coppice_interface::{UploadError, UploadOpen, UploadProgress};
+use coppice_interface::{UploadError, UploadOpen};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::{OpenError, checksum};
 
 /// Returns the refusal of an upload whose reserved range cannot be read or written.
 pub fn corrupt(why: impl ToString) -> UploadError {
     UploadError::Corrupt { why: why.to_string() }
 }
 
-const LAYOUT: Header = Header { name: "upload of a block", magic: *b"CPUP", version: 1 };
-const HEADER: usize = 256;
+const LAYOUT: Header = Header { name: "upload of a block", magic: *b"CPUP", version: 2 };
+const HEADER: usize = 264;
 const PRODUCER: usize = 224;
-pub(super) const MISSING: u64 = places::UPLOAD + 40;
-pub(super) const TOUCHED: u64 = places::UPLOAD + 48;
 pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
 
 /// The open upload.
@@ -37,7 +36,6 @@ pub(in crate::chain) struct Upload {
     /// The principal that began the upload.
     pub(super) by: Principal,
     pub(super) chunk_size: u32,
-    pub missing: u32,
     pub(super) touched: u64,
 }
 
@@ -55,11 +53,7 @@ impl Upload {
         UploadOpen { by: self.by, expires_at_secs: self.touched.saturating_add(expiry) }
     }
 
-    pub(super) fn progress(&self) -> UploadProgress {
-        UploadProgress { chunks: self.chunks().count() as u32, missing: self.missing }
-    }
-
-    pub(super) fn save(&self, cells: &Space) {
+    pub(in crate::chain) fn save(&self, cells: &Space) {
         let mut b = [0; HEADER];
         let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
         let (hash, parent) = (self.draft.hash.as_slice(), self.draft.parent.as_slice());
@@ -71,7 +65,6 @@ impl Upload {
             put(24 + 4 * i, &len.to_le_bytes());
         }
         put(36, &self.chunk_size.to_le_bytes());
-        put(40, &self.missing.to_le_bytes());
         put(44, &[parent.len() as u8]);
         put(48, &self.touched.to_le_bytes());
         put(64, hash);
@@ -81,16 +74,30 @@ impl Upload {
         }
         put(PRODUCER, &[self.by.as_slice().len() as u8]);
         put(PRODUCER + 1, self.by.as_slice());
+        checksum::put(&mut b);
         cells.write(places::UPLOAD, &b);
     }
 
-    pub(super) fn load(cells: &Space) -> Option<Self> {
+    /// Reads the cell; `None` if no upload is open.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(in crate::chain) fn load(cells: &Space) -> Result<Option<Self>, OpenError> {
         let b: [u8; HEADER] = cells.read(places::UPLOAD);
-        if LAYOUT.check(&array_at(&b, 0)).is_err() || b[6] != 1 {
-            return None;
+        if b == [0; HEADER] {
+            return Ok(None);
         }
-        let (u32_at, u64_at) = (|at: usize| u32_at(&b, at), |at: usize| u64_at(&b, at));
-        let digest = |at: usize| array_at::<32>(&b, at);
+        if !checksum::is_right(&b) {
+            return Err(OpenError::Damaged { name: LAYOUT.name });
+        }
+        LAYOUT.check(&array_at(&b, 0))?;
+        let bad = || OpenError::Corrupt { name: LAYOUT.name, why: "a hash or a principal".into() };
+        Self::decode(&b).map(Some).ok_or_else(bad)
+    }
+
+    fn decode(b: &[u8; HEADER]) -> Option<Self> {
+        let (u32_at, u64_at) = (|at: usize| u32_at(b, at), |at: usize| u64_at(b, at));
+        let digest = |at: usize| array_at::<32>(b, at);
         Some(Self {
             draft: Draft {
                 number: u64_at(8),
@@ -102,7 +109,6 @@ impl Upload {
             },
             by: Principal::try_from_slice(b[PRODUCER + 1..].get(..usize::from(b[PRODUCER]))?).ok()?,
             chunk_size: u32_at(36),
-            missing: u32_at(40),
             touched: u64_at(48),
         })
     }
@@ -112,15 +118,6 @@ impl Upload {
 pub(in crate::chain) fn uploaded_range(start: u64, draft: &Draft, segment: Segment) -> (u64, u64) {
     let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
     (start + before, u64::from(draft.lengths[segment.index()]))
-}
-
-/// Refuses a cell that was not written by this code.
-pub(in crate::chain) fn check(cells: &Space) -> Result<(), String> {
-    let header: [u8; HEADER] = cells.read(places::UPLOAD);
-    if header != [0; HEADER] && Upload::load(cells).is_none() {
-        return Err(format!("open upload: magic {:?}, version {}", &header[..4], header[4]));
-    }
-    Ok(())
 }
 
 /// Empties the cell.

@@ -1,10 +1,10 @@
 //! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
 
 use super::cell::corrupt;
-use super::cell::{Upload, clear, uploaded_range};
+use super::cell::{Upload, uploaded_range};
 use crate::chain::draft::{Admission, Draft};
 use crate::chain::postings::links;
-use crate::chain::records::BlockMeta;
+use crate::chain::record::BlockMeta;
 use crate::chain::state::{Transit, Way};
 use crate::chain::store::ChainStore;
 use crate::chain::transit::{EnterError, Entered};
@@ -43,9 +43,8 @@ impl ChainStore {
         if draft.hash.as_slice() != block.hash.as_slice() {
             return Err(upload.other());
         }
-        if upload.missing > 0 {
-            let first = (0..upload.chunks().count() as u32).find(|&chunk| !self.received(chunk)).unwrap_or(0);
-            return Err(UploadError::Incomplete { missing: upload.missing, first });
+        if let Some(first) = (0..upload.chunks().count() as u32).find(|&chunk| !self.received(chunk)) {
+            return Err(UploadError::Incomplete { missing: self.progress(&upload).missing, first });
         }
         if self.is_aborting() {
             return Err(UploadError::Aborting);
@@ -73,7 +72,7 @@ impl ChainStore {
         match self.state.transit {
             Some(transit) => Ok(Commit::HasMore { entered: transit.references(), of: index.references() }),
             None => {
-                clear(&self.cells);
+                self.close_upload();
                 Ok(Commit::Done)
             }
         }

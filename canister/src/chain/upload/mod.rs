@@ -23,7 +23,7 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use candid::Principal;
-use cell::{BITMAP, MISSING, TOUCHED, Upload, corrupt};
+use cell::{BITMAP, Upload, corrupt};
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress};
 use std::ops::Range;
 use verify::Verified;
@@ -36,12 +36,12 @@ const MAX_CHUNKS: u64 = 16_384;
 impl ChainStore {
     /// The open upload.
     pub(in crate::chain) fn upload(&self) -> Option<Upload> {
-        Upload::load(&self.cells)
+        self.open.clone()
     }
 
     /// Owner of the open upload, and its expiry after `expiry` seconds without a call.
     pub fn upload_opened(&self, expiry: u64) -> Option<UploadOpen> {
-        self.upload().map(|upload| upload.opened(expiry))
+        self.open.as_ref().map(|upload| upload.opened(expiry))
     }
 
     /// The open upload if it does not belong to `caller`.
@@ -51,12 +51,12 @@ impl ChainStore {
 
     /// Time of the last call on the open upload, in Unix seconds.
     pub fn upload_touched(&self) -> Option<u64> {
-        self.upload().map(|upload| upload.touched)
+        self.open.as_ref().map(|upload| upload.touched)
     }
 
     /// The open upload's block number and progress.
     pub fn upload_progress(&self) -> Option<OpenBlock> {
-        self.upload().map(|upload| OpenBlock { number: upload.draft.number, progress: upload.progress() })
+        self.open.as_ref().map(|upload| OpenBlock { number: upload.draft.number, progress: self.progress(upload) })
     }
 
     /// The blobs of the log that the upload owns.
@@ -104,14 +104,14 @@ impl ChainStore {
                 return Err(open.opened(admission.upload_expiry_secs).into());
             }
             self.touch_upload(now);
-            return Ok(open.progress());
+            return Ok(self.progress(&open));
         }
         self.check_no_upload_or_reset(admission)?;
         self.admit(&draft, admission)?;
         self.pass_damaged_tail(blobs);
 
         let (by, chunk_size) = (admission.by, block.chunk_size);
-        let upload = Upload { draft, by, chunk_size, missing: chunks as u32, touched: now };
+        let upload = Upload { draft, by, chunk_size, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, range.clone()).map_err(refused)?;
         if let Err(error) = self.log.extend(blobs, range, owners::UPLOAD) {
@@ -120,7 +120,21 @@ impl ChainStore {
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         Verified::default().save(&self.cells);
         upload.save(&self.cells);
-        Ok(upload.progress())
+        let progress = self.progress(&upload);
+        self.open = Some(upload);
+        Ok(progress)
+    }
+
+    fn progress(&self, upload: &Upload) -> UploadProgress {
+        let chunks = upload.chunks().count() as u32;
+        UploadProgress { chunks, missing: chunks - self.received_chunks(chunks) }
+    }
+
+    /// Returns how many of the first `chunks` chunks were received.
+    fn received_chunks(&self, chunks: u32) -> u32 {
+        let mut bitmap = Vec::new();
+        self.cells.read_onto(&mut bitmap, BITMAP, chunks.div_ceil(8) as usize);
+        bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>().min(chunks)
     }
 
     pub(in crate::chain) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
@@ -146,7 +160,7 @@ impl ChainStore {
         put: &PutBlockChunk,
         now: u64,
     ) -> Result<UploadProgress, UploadError> {
-        let mut upload = self.upload_of(put.number)?;
+        let upload = self.upload_of(put.number)?;
         let range = upload.chunks().place(put.chunk, put.bytes.len())?;
         let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
         if self.received(put.chunk) {
@@ -156,16 +170,14 @@ impl ChainStore {
                 return Err(UploadError::ChunkMismatch);
             }
             self.touch_upload(now);
-            return Ok(upload.progress());
+            return Ok(self.progress(&upload));
         }
         self.log.write(blobs, start, &put.bytes).map_err(corrupt)?;
         let at = BITMAP + u64::from(put.chunk / 8);
         let [byte] = self.cells.read(at);
         self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);
-        upload.missing -= 1;
-        self.cells.write_u32(MISSING, upload.missing);
         self.touch_upload(now);
-        Ok(upload.progress())
+        Ok(self.progress(&upload))
     }
 
     /// Aborts the open upload of this block, and returns whether there was one. If some of its references are in the indexes, they are
@@ -234,7 +246,7 @@ impl ChainStore {
         let mut faults = Vec::new();
         let quarantined = self.quarantine(blobs, range.clone(), owners::UPLOAD, &mut faults);
         range.for_each(|blob| self.log.clear(blob));
-        cell::clear(&self.cells);
+        self.close_upload();
         release_freed(blobs, &quarantined, &mut faults);
         self.faults.extend(faults);
     }
@@ -245,7 +257,16 @@ impl ChainStore {
     }
 
     /// Restarts the expiry of the upload.
-    pub(in crate::chain) fn touch_upload(&self, now: u64) {
-        self.cells.write_u64(TOUCHED, now);
+    pub(in crate::chain) fn touch_upload(&mut self, now: u64) {
+        if let Some(upload) = &mut self.open {
+            upload.touched = now;
+            upload.save(&self.cells);
+        }
+    }
+
+    /// Empties the cell.
+    pub(in crate::chain) fn close_upload(&mut self) {
+        self.open = None;
+        cell::clear(&self.cells);
     }
 }

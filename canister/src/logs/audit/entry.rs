@@ -6,6 +6,7 @@ use crate::platform;
 use crate::text::{MARK, cut};
 use candid::Principal;
 use coppice_interface::AuditEntry;
+use coppice_storage::cbor;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -96,11 +97,7 @@ impl Entry {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Err(why) = ciborium::into_writer(self, &mut bytes) {
-            platform::trap(&format!("the audit log: {why}"));
-        }
-        bytes
+        cbor::write_onto(Vec::new(), self).unwrap_or_else(|why| platform::trap(&format!("the audit log: {why}")))
     }
 
     /// True if all changes of the entry fit its slot.

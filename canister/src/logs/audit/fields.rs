@@ -1,6 +1,6 @@
 //! Named values of the state. The differences between two readings are a call's changes.
 
-use ciborium::Value;
+use coppice_storage::cbor::{self, Value};
 use serde::{Deserialize, Serialize};
 
 /// Names with values.
@@ -14,9 +14,9 @@ pub fn field(name: &str, value: impl ToString) -> (String, String) {
 /// The fields of a structure; fields of nested structures are named `outer.inner`.
 pub fn fields(of: &impl Serialize) -> Fields {
     let mut all = Fields::new();
-    match Value::serialized(of) {
+    match cbor::value_of(of) {
         Ok(value) => flatten(String::new(), &value, &mut all),
-        Err(error) => all.push(("unreadable".into(), error.to_string())),
+        Err(why) => all.push(("unreadable".into(), why)),
     }
     all
 }
@@ -36,13 +36,15 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::Bool(is) => is.to_string(),
-        Value::Integer(number) => i128::from(*number).to_string(),
+        Value::Integer(number) => number.to_string(),
         Value::Text(text) => text.clone(),
         // Integers above 64 bits.
-        Value::Tag(2, bytes) if bytes.as_bytes().is_some_and(|bytes| bytes.len() <= 16) => {
-            let bytes = bytes.as_bytes().map_or(&[][..], Vec::as_slice);
-            bytes.iter().fold(0u128, |number, &byte| number << 8 | u128::from(byte)).to_string()
-        }
+        Value::Tag(2, bytes) => match &**bytes {
+            Value::Bytes(bytes) if bytes.len() <= 16 => {
+                bytes.iter().fold(0u128, |number, &byte| number << 8 | u128::from(byte)).to_string()
+            }
+            other => format!("{other:?}"),
+        },
         Value::Bytes(bytes) => hex(bytes),
         Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", ")),
         other => format!("{other:?}"),

@@ -103,9 +103,19 @@ impl AuditLog {
             (head, entry)
         });
         ring.write(&head, &entry.encode());
+        self.save();
+    }
+
+    fn save(&self) {
         let words = [self.written].into_iter().chain(self.rings.iter().map(|ring| ring.written));
         let header: Vec<u8> = LAYOUT.encode().into_iter().chain(words.flat_map(u64::to_le_bytes)).collect();
         self.cells.write(places::AUDIT, &header);
+    }
+
+    /// Writes what the heap mirrors anew.
+    pub fn rewrite(&self) {
+        self.save();
+        self.rings.iter().for_each(|ring| ring.slots.rewrite());
     }
 
     /// The entries of all rings before number `cursor`, newest first; at most 250, and 100 if `limit` is 0. Unreadable entries are left

@@ -10,6 +10,7 @@ use super::head::{HEAD, Head};
 use crate::storage::memory::Ring as Slots;
 use crate::storage::places;
 use coppice_storage::bytes::{u32_at, u64_at};
+use coppice_storage::cbor;
 
 /// Nanoseconds within which the calls of one caller through one method share an entry.
 pub const HOUR: u64 = 3_600_000_000_000;
@@ -36,7 +37,7 @@ impl Ring {
     pub fn entry(&self, head: &Head) -> Option<Entry> {
         let slot: [u8; places::AUDIT_LEN] = self.slots.space().read(self.slots.slot(head.place));
         let len = u32_at(&slot, HEAD - 4) as usize;
-        ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
+        cbor::read(slot[HEAD..].get(..len)?).ok()
     }
 
     /// The heads of this caller's and method's entries within an hour of the call, newest first.

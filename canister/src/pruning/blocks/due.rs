@@ -7,7 +7,7 @@
 //! A guard below `oldest` holds all due blocks; without a guard `before` is `target`.
 
 use super::policy::{DAY, Policy as _};
-use crate::chain::{BlockMeta, ChainStore};
+use crate::chain::{ChainStore, Numbers};
 use crate::export::Guard;
 use crate::platform;
 use crate::storage::blob::BlobStore;
@@ -119,18 +119,33 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
 
 /// Searches the kept blocks for the first one whose record satisfies `yes`, which must hold for every later one, too. Returns its number,
 /// or `last` if no earlier block satisfies `yes`; and the first block from there on, below `last`, whose record is readable.
-fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) -> (u64, Option<u64>) {
+///
+/// A tick searches twice, so the search compares no checksums. If the block before the result does not bear it out, a damaged record has
+/// misled the search, which is then made with checksums.
+fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&Numbers) -> bool) -> (u64, Option<u64>) {
+    let found = search(chain, last, &yes, |number| chain.glance(number));
+    let before = found.0.checked_sub(1).filter(|before| *before >= chain.state().oldest);
+    let is_right = |before| chain.numbers(before).is_some_and(|record| !yes(&record));
+    if before.is_none_or(is_right) { found } else { search(chain, last, &yes, |number| chain.numbers(number)) }
+}
+
+fn search(
+    chain: &ChainStore,
+    last: u64,
+    yes: impl Fn(&Numbers) -> bool,
+    read: impl Fn(u64) -> Option<Numbers>,
+) -> (u64, Option<u64>) {
     let (mut low, mut high) = (chain.state().oldest, last.max(chain.state().oldest));
     let mut readable = None;
     while low < high {
         let middle = low + (high - low) / 2;
         // The nearest readable successor stands in for a damaged record.
-        let record = (middle..high).find_map(|number| chain.meta(number));
+        let record = (middle..high).find_map(&read);
         match record {
-            Some(record) if !yes(&record) => low = record.number + 1,
+            Some(record) if !yes(&record) => low = record.meta.number + 1,
             record => {
                 high = middle;
-                readable = record.map(|record| record.number).or(readable);
+                readable = record.map(|record| record.meta.number).or(readable);
             }
         }
     }
@@ -139,15 +154,15 @@ fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) 
 
 /// Returns the first block whose monotonic time is `secs` or later.
 fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
-    first_where(chain, head, |record| record.monotonic >= secs).0
+    first_where(chain, head, |record| record.meta.monotonic >= secs).0
 }
 
 /// Returns the lowest bound whose pruning frees at least `bytes`, and false; or `last`, and true if pruning below `last` frees less.
 fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
-    let frees_enough = |record: &BlockMeta| chain.freed_below(record) >= bytes;
+    let frees_enough = |record: &Numbers| chain.freed_below(record) >= bytes;
     // A damaged record does not give its block's start, so the bytes before it stay until a later block goes.
     match first_where(chain, last, frees_enough).1 {
         Some(bound) => (bound, false),
-        None => (last, chain.meta(last).is_none_or(|record| !frees_enough(&record))),
+        None => (last, chain.numbers(last).is_none_or(|record| !frees_enough(&record))),
     }
 }

@@ -121,6 +121,13 @@ impl Pruner {
         CELL.keep(&self.cells, &self.stored);
     }
 
+    /// Writes the cell anew if it is damaged.
+    pub fn rewrite(&self) {
+        if CELL.is_damaged(&self.cells) {
+            self.save();
+        }
+    }
+
     /// Returns the policy in force.
     pub fn policy(&self) -> Option<&PrunePolicy> {
         self.stored.policy.as_ref()

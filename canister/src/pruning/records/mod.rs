@@ -107,6 +107,14 @@ impl UtxoPruner {
         CELL.keep(&self.cells, &self.stored);
     }
 
+    /// Writes the cell anew if it is damaged, and what the heap mirrors of the ring.
+    pub fn rewrite(&self) {
+        if CELL.is_damaged(&self.cells) {
+            self.save();
+        }
+        self.ended.rewrite();
+    }
+
     /// Returns the settings in force.
     pub fn settings(&self) -> &UtxoPrunerSettings {
         &self.stored.settings

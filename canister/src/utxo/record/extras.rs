@@ -9,6 +9,7 @@ use super::layout::at;
 use crate::storage::memory::refused;
 use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlockRef, UtxoRefusal};
+use coppice_storage::cbor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -89,7 +90,7 @@ impl Extras {
         }
         let mut bytes = Vec::new();
         slots.read_onto(&mut bytes, head.extras, PREFIX, len as usize);
-        ciborium::from_reader(bytes.as_slice()).map_err(|error| corrupt(error.to_string()))
+        cbor::read(&bytes).map_err(corrupt)
     }
 
     /// Writes the extras; the record's head then names their slot, or none if they are empty.
@@ -109,8 +110,7 @@ impl Extras {
         } else {
             let mut bytes = [[0; 4], children.to_le_bytes()].concat();
             if !is_empty {
-                ciborium::into_writer(self, &mut bytes)
-                    .map_err(|error| UtxoRefusal::Corrupt { why: error.to_string() })?;
+                bytes = cbor::write_onto(bytes, self).map_err(|why| UtxoRefusal::Corrupt { why })?;
             }
             let len = bytes.len() as u32 - PREFIX;
             bytes[..4].copy_from_slice(&len.to_le_bytes());

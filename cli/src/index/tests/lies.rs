@@ -47,10 +47,11 @@ const ANSWERS: [(&str, Lie); 16] = [
 ];
 
 /// Lies about the blocks of a page that the reader can detect.
-const PAGES: [(&str, Lie); 8] = [
+const PAGES: [(&str, Lie); 9] = [
     ("wrong bytes", |_, answer| with_chunks(answer, |chunk| chunk.bytes.iter_mut().for_each(|byte| *byte ^= 1))),
     ("wrong digests", |_, answer| with_chunks(answer, |chunk| chunk.sha256[0] ^= 1)),
-    ("another parent", |_, answer| with_chunks(answer, |chunk| chunk.parent_hash[0] ^= 1)),
+    ("another parent", |_, answer| with_chunks(answer, |chunk| chunk.parent_hash = Some([9; 32].into()))),
+    ("no parent", |_, answer| with_chunks(answer, |chunk| chunk.parent_hash = None)),
     ("numbers that no database holds", |_, answer| with_chunks(answer, |chunk| chunk.number = u64::MAX)),
     ("lengths that no block has", |_, answer| with_chunks(answer, |chunk| chunk.total = u64::MAX)),
     ("a cursor far on", |_, answer| with_cursor(answer, |cursor| cursor.number += 2)),
@@ -292,7 +293,7 @@ fn replica_that_lags_behind_a_followed_reorg_is_ignored() {
     late.lock().unwrap().chain().blocks = before;
     client.transport().chain().lie = Some(Box::new(move |_, answer| match answer {
         Ok(page) if !page.chunks.is_empty() => {
-            let cursor = crate::index::assemble::cursor_after(11, &page.chunks[0].parent_hash, 0);
+            let cursor = crate::index::assemble::cursor_after(11, page.chunks[0].parent_hash.as_ref().unwrap(), 0);
             let arg = candid::encode_args((Some(cursor), 0u64)).unwrap();
             candid::decode_one(&pollster::block_on(late.lock().unwrap().query("export_blocks", arg)).unwrap()).unwrap()
         }

@@ -16,7 +16,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     coppice.append_plain(0..6, 1_000);
     cleared(&coppice, ProblemCode::HeadUnreadable);
     damage_record(&coppice, &host, 5);
-    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "cannot be decoded");
+    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "is damaged");
     assert!(problem.action.contains("rollback_to"), "{problem:?}");
     // `health` notices the damage every half hour; the problem stays raised in between, and over an upgrade.
     coppice.pass(1_800);
@@ -56,7 +56,7 @@ fn after_an_unreadable_only_block_the_next_one_is_appended() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..1, 1_000);
     damage_record(&coppice, &host, 0);
-    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "cannot be decoded");
+    let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "is damaged");
     assert!(problem.action.contains("append the next one"), "{problem:?}");
     coppice.append_plain(1..3, 1_000);
     cleared(&coppice, ProblemCode::HeadUnreadable);

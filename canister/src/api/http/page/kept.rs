@@ -47,6 +47,7 @@ fn header(header: &BlockHeader) -> Markup {
     let lengths =
         [("body", header.lengths.body), ("receipts", header.lengths.receipts), ("index", header.lengths.index)];
     let digests = [&header.sha256.body, &header.sha256.receipts, &header.sha256.index];
+    let parent = header.parent_hash.as_ref().map_or("unknown".into(), |parent| hex(parent));
     let before = header.number.checked_sub(1);
     html! {
         section.card {
@@ -55,8 +56,8 @@ fn header(header: &BlockHeader) -> Markup {
                 (row("number", html! { (figure("number", header.number)) }))
                 (row("hash", html! { code { (hex(&header.hash)) } }))
                 (row("parent", html! { @match before {
-                    Some(before) => a href=(format!("/block/{before}")) { code { (hex(&header.parent_hash)) } },
-                    None => code { (hex(&header.parent_hash)) },
+                    Some(before) => a href=(format!("/block/{before}")) { code { (parent) } },
+                    None => code { (parent) },
                 } }))
                 (row("timestamp in the chain", html! { (moment(header.timestamp_secs.saturating_mul(1_000_000_000))) }))
                 (row("transactions", html! { (figure("transactions", header.transactions.into())) }))
