@@ -136,7 +136,7 @@ pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
     }
     spare.into_iter().rev().take(nodes).for_each(|slot| slots.free(slot));
     for granule in taken.split_off(taken.len() - granules) {
-        arena.give_granules(owners::KEY_INDEX, granule);
+        arena.give_granules(owners::KEY_INDEX, granule, 1);
     }
     if reserve {
         memory::set_max_pages(pages + (64 << 20) / memory::WASM_PAGE);

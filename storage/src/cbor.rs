@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// Reads a value.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence: the bytes are not the value's CBOR.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     from_slice(bytes).map_err(|error| error.to_string())
 }
@@ -17,7 +17,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 /// Appends a value to bytes.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence: the value has no form in CBOR.
 pub fn write_onto(bytes: Vec<u8>, value: &impl Serialize) -> Result<Vec<u8>, String> {
     to_vec(bytes, value).map_err(|error| error.to_string())
 }
@@ -25,7 +25,7 @@ pub fn write_onto(bytes: Vec<u8>, value: &impl Serialize) -> Result<Vec<u8>, Str
 /// Returns a value in the form that it has as CBOR.
 ///
 /// # Errors
-/// A sentence.
+/// As [`write_onto`].
 pub fn value_of(value: &impl Serialize) -> Result<Value, String> {
     let bytes = write_onto(Vec::new(), value)?;
     Value::decode(&mut SliceReader::new(&bytes)).map_err(|error| error.to_string())

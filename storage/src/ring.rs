@@ -154,7 +154,7 @@ mod tests {
             push(&ring, number);
             assert_eq!(kept(&ring, number + 1), (number + 1).min(15), "{number}");
         }
-        taken.into_iter().for_each(|granule| arena().give_granules(LOG, granule));
+        taken.into_iter().for_each(|granule| arena().give_granules(LOG, granule, 1));
         for number in 40..200 {
             push(&ring, number);
             let expected = if number < 45 { 15 } else { (number - 29).min(MOST) };

@@ -162,7 +162,7 @@ impl<P: Platform> Space<P> {
                 self.arena.set_root(self.id, Root::default());
                 leaves.clear();
             }
-            self.arena.give_granules(self.arena.spaces_owner(), granule.into());
+            self.arena.give_granules(self.arena.spaces_owner(), granule.into(), 1);
         }
     }
 

@@ -44,11 +44,8 @@ fn damaged(number: u64) -> ReadError {
 }
 
 impl ChainStore {
-    /// Numbers, sizes and times of a block.
-    ///
-    /// # Errors
-    /// `NotFound`, `Pruned` or `Corrupt`.
-    pub fn find(&self, number: u64) -> Result<BlockMeta, ReadError> {
+    /// Checks that a block is kept.
+    fn check_kept(&self, number: u64) -> Result<(), ReadError> {
         if !self.state.started || number >= self.state.next {
             return Err(ReadError::NotFound);
         }
@@ -60,6 +57,15 @@ impl ChainStore {
                 ReadError::Pruned { first_available: self.state.oldest }
             });
         }
+        Ok(())
+    }
+
+    /// Numbers, sizes and times of a block.
+    ///
+    /// # Errors
+    /// `NotFound`, `Pruned` or `Corrupt`.
+    pub fn find(&self, number: u64) -> Result<BlockMeta, ReadError> {
+        self.check_kept(number)?;
         self.records.meta(number).ok_or_else(|| damaged(number))
     }
 
@@ -108,7 +114,7 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find).
     pub fn record(&self, number: u64) -> Result<BlockRecord, ReadError> {
-        self.find(number)?;
+        self.check_kept(number)?;
         self.records.get(number).ok_or_else(|| damaged(number))
     }
 
@@ -134,7 +140,8 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find); `TooLarge` if the block does not fit into a reply.
     pub fn block(&self, blobs: &BlobStore, number: u64) -> Result<Block, ReadError> {
-        let meta = self.find(number)?;
+        let record = self.record(number)?;
+        let meta = record.meta;
         let size = meta.payload_len();
         if size > MAX_REPLY {
             return Err(ReadError::TooLarge { size, limit: MAX_REPLY });
@@ -142,7 +149,7 @@ impl ChainStore {
         let whole =
             |segment: Segment| self.read_part(blobs, &meta, (segment, 0, u64::from(meta.lengths[segment.index()])));
         Ok(Block {
-            header: self.header(number)?,
+            header: record.header(self.parent(number)),
             body: whole(Segment::Body)?,
             receipts: whole(Segment::Receipts)?,
             index: whole(Segment::Index)?,

@@ -165,7 +165,7 @@ impl Numbers {
     }
 
     /// Reads a record up to the note of applying that was not checked, as [`BlockMeta::peek`].
-    pub(super) fn glance(r: &[u8; NOTE], number: u64) -> Option<Self> {
+    pub(super) fn peek_numbers(r: &[u8; NOTE], number: u64) -> Option<Self> {
         let (meta, hash) = BlockMeta::peek(r.first_chunk()?, number)?;
         Some(Self { meta, hash, references_before: u64_at(r, REFERENCES) })
     }

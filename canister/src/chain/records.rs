@@ -130,8 +130,8 @@ impl RecordStore {
     }
 
     /// As [`numbers`](Self::numbers), without comparing the record's checksum.
-    pub fn glance(&self, number: u64) -> Option<Numbers> {
-        self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; NOTE]| Numbers::glance(bytes, number))
+    pub fn peek_numbers(&self, number: u64) -> Option<Numbers> {
+        self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; NOTE]| Numbers::peek_numbers(bytes, number))
     }
 
     /// The note of a kept block that is applied; `None` if the block is not applied, or its record is damaged.
@@ -154,7 +154,7 @@ impl RecordStore {
         self.arena.payload().write(Self::at(page, number), &[0; 16]);
         if last_of_page {
             self.directory.clear(number / PAGE_RECORDS);
-            self.arena.give_granules(owners::BLOCK_RECORDS, page);
+            self.arena.give_granules(owners::BLOCK_RECORDS, page, 1);
         }
     }
 

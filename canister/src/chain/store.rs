@@ -95,8 +95,8 @@ impl ChainStore {
     }
 
     /// As [`numbers`](Self::numbers), without comparing the record's checksum: the values of a damaged record may be wrong.
-    pub fn glance(&self, number: u64) -> Option<Numbers> {
-        self.records.glance(number)
+    pub fn peek_numbers(&self, number: u64) -> Option<Numbers> {
+        self.records.peek_numbers(number)
     }
 
     /// The hash of a kept block; `None` if its record is damaged.

@@ -3,7 +3,7 @@
 use super::figure::{Figure, Row};
 use super::subject::{Bench, Each, Subject};
 use super::utxo;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use coppice_host::{Checkpoint, Kind};
 
 const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
@@ -40,7 +40,8 @@ fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -
     Row::of(today, &tomorrow)
 }
 
-/// Measures an upgrade while a job of the pruner runs: from the new module's first instruction to its timers.
+/// Measures an upgrade while a job of the pruner runs: the old module's `pre_upgrade`, and from the new module's first instruction to its
+/// timers.
 fn open(bench: &Bench, n: u64) -> Result<Figure> {
     bench.host.take_executions();
     let nothing = candid::encode_args(())?;
@@ -49,6 +50,7 @@ fn open(bench: &Bench, n: u64) -> Result<Figure> {
         .upgrade_canister(bench.canister, bench.wasm.clone(), nothing, Some(bench.operator))
         .context("upgrade")?;
     let runs = bench.host.take_executions();
-    let run = runs.iter().find(|run| run.kind == Kind::PostUpgrade).context("no post_upgrade was counted")?;
-    Ok(bench.of_message("blob", "open", 64 << 10, n, run))
+    let hooks: Vec<_> = runs.iter().filter(|run| matches!(run.kind, Kind::PreUpgrade | Kind::PostUpgrade)).collect();
+    ensure!(hooks.len() == 2, "{} hooks of the upgrade were counted, not 2", hooks.len());
+    Ok(bench.of_items("blob", "open", 64 << 10, n, 1, hooks))
 }

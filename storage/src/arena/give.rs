@@ -33,11 +33,14 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| state.give(granule, entry));
     }
 
-    /// Frees the granules that [`take_granules`](Self::take_granules) returned to `owner`. If their entry is damaged, a granule is written off.
-    pub fn give_granules(&self, owner: Owner, granule: u64) {
-        match self.entry(granule) {
-            Some(Ok(entry)) if entry.state == SlotState::Taken && entry.owner == owner => self.give(granule, entry),
-            _ => self.lose(Class::SMALLEST, owner),
+    /// Frees granules, of which [`take_granules`](Self::take_granules) returned the first to `owner`. If the entry contradicts this, they are
+    /// written off, so that memory of another owner is never freed.
+    pub fn give_granules(&self, owner: Owner, granule: u64, granules: u64) {
+        let is_right =
+            |entry: &Entry| entry.state == SlotState::Taken && entry.owner == owner && entry.granules() == granules;
+        match self.entry(granule).and_then(Result::ok).filter(is_right) {
+            Some(entry) => self.give(granule, entry),
+            None => (0..granules).for_each(|_| self.lose(Class::SMALLEST, owner)),
         }
     }
 

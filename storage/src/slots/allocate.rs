@@ -46,7 +46,7 @@ impl<P: Platform> Slots<P> {
     fn allocate_large(&mut self, len: u32) -> Result<SlotId, GrowError> {
         let granules = granules_for(len).ok_or(GrowError::OutOfSpace)?;
         let granule = self.take(LARGE, granules)?;
-        self.set_line(granule, &Line::new(LARGE));
+        self.set_line(granule, &Line::of_large(granules));
         let list = &mut self.header.lists[LARGE];
         list.used += 1;
         list.chunks += granules as u32;
@@ -98,10 +98,11 @@ impl<P: Platform> Slots<P> {
     }
 
     fn give_large(&mut self, granule: u64) {
-        let granules = self.arena.entry(granule).and_then(Result::ok).map_or(0, |entry| entry.granules());
-        self.header.lists[LARGE].chunks -= granules as u32;
+        let granules = self.line(granule).begun;
+        let chunks = &mut self.header.lists[LARGE].chunks;
+        *chunks = chunks.saturating_sub(granules.into());
         self.save_list(LARGE);
-        self.give(granule);
+        self.give(granule, granules.into());
     }
 
     /// Gives back granules that were emptied in a journal, unless they are in use again.

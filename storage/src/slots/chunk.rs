@@ -8,7 +8,7 @@
 //! 0          1       2          4          6              8          12         16
 //! used: slots in use    free: first free slot + 1    begun: slots that were ever used    prev, next: first granule + 1; 0 for none
 //! ```
-//! The line of a slot with granules of its own has the class [`LARGE`], and zeros.
+//! The line of a slot with granules of its own has the class [`LARGE`], their number in place of `begun`, and zeros.
 //!
 //! The first chunk of a list serves all allocations until it is full, so that slots that are created together lie together. A full chunk
 //! that gets a free slot goes to the end, and has the longest time to become empty. An empty chunk goes back to the arena.
@@ -34,7 +34,7 @@ pub struct Line {
     pub used: u16,
     /// The first free slot + 1; the others follow through their heads.
     pub free: u16,
-    /// Slots that were ever used: the others lie behind them.
+    /// Slots that were ever used: the others lie behind them. In a line of [`LARGE`]: granules.
     pub begun: u16,
     prev: u32,
     next: u32,
@@ -44,6 +44,11 @@ impl Line {
     /// The line of a chunk without slots.
     pub fn new(class: usize) -> Self {
         Self { class: class as u8, ..Self::default() }
+    }
+
+    /// The line of a slot with so many granules of its own.
+    pub fn of_large(granules: u64) -> Self {
+        Self { begun: granules as u16, ..Self::new(LARGE) }
     }
 
     fn encode(&self) -> [u8; 16] {
@@ -142,7 +147,7 @@ impl<P: Platform> Slots<P> {
         }
         self.learn(granule, class);
         if let Some(journal) = &mut self.journal {
-            journal.taken.push(granule);
+            journal.taken.push((granule, granules));
         }
         if let Some(pages) = &mut self.changed {
             pages.add_granule(granule);
@@ -151,12 +156,12 @@ impl<P: Platform> Slots<P> {
     }
 
     /// Gives granules back that were a chunk, or one slot.
-    pub(super) fn give(&mut self, granule: u64) {
+    pub(super) fn give(&mut self, granule: u64, granules: u64) {
         self.forget(granule);
         if let Some(pages) = &mut self.changed {
             pages.add_granule(granule);
         }
-        self.arena.give_granules(self.owner, granule);
+        self.arena.give_granules(self.owner, granule, granules);
     }
 
     /// Gives an empty chunk back.
@@ -165,7 +170,7 @@ impl<P: Platform> Slots<P> {
         self.unlink(class, granule, &mut line);
         self.header.lists[class].chunks -= 1;
         self.save_list(class);
-        self.give(granule);
+        self.give(granule, granules_of(class));
         if self.promised_at.get() != self.arena.ended_reservations() {
             // The message that was promised slots has ended.
             self.promise_nothing();

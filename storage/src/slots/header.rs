@@ -16,7 +16,7 @@ use crate::bytes::u32_at;
 use crate::header::Header as Layout;
 use crate::{OS_PAGE, OpenError, Platform, Space};
 
-const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 2 };
+const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 3 };
 const ROOT: u64 = 8;
 const LINES: u64 = 64;
 const LINE: usize = 16;

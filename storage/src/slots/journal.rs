@@ -20,7 +20,7 @@ pub struct Journal {
     /// Granules and the lines that they had, oldest first.
     pub lines: Vec<(u64, [u8; 16])>,
     /// Granules that were taken.
-    pub taken: Vec<u64>,
+    pub taken: Vec<(u64, u64)>,
     /// Granules that became empty.
     pub emptied: Vec<u64>,
     /// Estimated heap bytes.

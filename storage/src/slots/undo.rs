@@ -45,6 +45,6 @@ impl<P: Platform> Slots<P> {
             self.reserved.set(Reserved { other: true, ..Reserved::default() });
         }
         self.header.save(&self.space);
-        journal.taken.into_iter().for_each(|granule| self.give(granule));
+        journal.taken.into_iter().for_each(|(granule, granules)| self.give(granule, granules));
     }
 }

@@ -34,7 +34,7 @@ fn new_leaf_is_zero_even_if_its_granule_was_used() {
     let arena = fixture::arena();
     let taken: Vec<u64> = (0..40).map(|_| arena.take_granules(LOG, 1).unwrap()).collect();
     taken.iter().for_each(|granule| arena.payload().write(granule * GRANULE, &[7; GRANULE as usize]));
-    taken.iter().for_each(|granule| arena.give_granules(LOG, *granule));
+    taken.iter().for_each(|granule| arena.give_granules(LOG, *granule, 1));
     let a = space(0);
     a.reserve(20 * LEAF).unwrap();
     let mut bytes = Vec::new();
@@ -251,5 +251,22 @@ proptest! {
             kept += leaves.len() as u64 + u64::from(space.root.get().leaves > 1);
         }
         prop_assert_eq!(granules(), kept);
+    }
+}
+
+#[test]
+fn list_of_leaves_with_a_flipped_bit_is_written_anew() {
+    fresh();
+    let a = space(2);
+    a.reserve(3 * LEAF).unwrap();
+    let payload = fixture::arena().payload();
+    let list = u64::from(a.root.get().granule) * GRANULE;
+    let right: [u8; 12] = payload.read(list);
+    for bit in 0..8 * right.len() {
+        let mut damaged = right;
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        payload.write(list, &damaged);
+        a.rewrite();
+        assert_eq!(payload.read(list), right, "bit {bit}");
     }
 }

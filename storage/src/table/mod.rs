@@ -369,12 +369,13 @@ impl<P: Platform> HashTable<P> {
     #[inline(always)]
     fn fill_hole(&mut self, (primary, mut first): (BucketRef, Head), hole: (BucketRef, Head, usize)) {
         let (at, mut head, slot) = hole;
-        let (tail, mut tail_head) = match first.next() {
-            0 => (primary, first),
-            next if self.pool.owns(next) => (next, self.pool.head(next)),
-            _ if at == primary => (at, head),
-            // Nothing is written behind a damaged link.
-            _ => return,
+        let behind = first.next();
+        let tail = (behind != 0 && self.pool.owns(behind)).then(|| (behind, self.pool.head(behind)));
+        let (tail, mut tail_head) = match tail.filter(|(_, head)| head.count() > 0) {
+            Some(tail) => tail,
+            None if behind == 0 || at == primary => (primary, first),
+            // Nothing is written behind a damaged link, or a bucket with a damaged count.
+            None => return,
         };
         let last = tail_head.count() - 1;
         if self.pool.changed.is_some() {

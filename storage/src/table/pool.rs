@@ -181,7 +181,7 @@ impl<P: Platform> Pool<P> {
     /// Gives a page back to the arena.
     pub fn give_page(&mut self, page: PageRef) {
         let granule = u64::from(page) - 1;
-        self.arena.give_granules(self.owner, granule);
+        self.arena.give_granules(self.owner, granule, 1);
         self.note(|pages| {
             pages.add_granule(granule);
             pages.add_line(granule);

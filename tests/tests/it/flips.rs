@@ -150,3 +150,29 @@ fn flipped_bit_opens_no_guard_changes_no_block_and_stops_nothing() {
     println!("flips by place: {met:?}");
     assert!(flips < 300 || met.len() >= 7, "{met:?}");
 }
+
+/// The heap has what a running canister works with, so an upgrade mends the copy in stable memory.
+#[test]
+fn cells_and_headers_with_a_flipped_bit_are_mended_before_an_upgrade() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.register(Who::Exporter);
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(50), ..PrunePolicyArg::default() }).unwrap();
+    (0..3).for_each(|number| coppice.append(&made(number)).unwrap());
+    coppice.producer().rollback_to(1u64, None).answer().unwrap();
+    for magic in [
+        *b"CPSB", *b"CPAR", *b"CPCE", *b"CPCF", *b"CPCH", *b"CPRB", *b"CPEX", *b"CPPR", *b"CPKY", *b"CPLD", *b"CPBR",
+        *b"CPHT",
+    ] {
+        for bit in [0, 40, 8 * 13 + 2] {
+            let mut memory = host.get_stable_memory(coppice.id);
+            let at = memory.windows(4).position(|bytes| *bytes == magic);
+            let at = at.unwrap_or_else(|| panic!("{} is nowhere", magic.escape_ascii()));
+            memory[at + bit / 8] ^= 1 << (bit % 8);
+            host.set_stable_memory(coppice.id, &memory);
+            coppice.upgrade();
+        }
+    }
+    assert_eq!((coppice.head(), coppice.export_status().exporters.len()), (Some(1), 1));
+    assert_eq!(coppice.prune_status().policy.unwrap().retain_blocks, 50);
+    coppice.append(&made(2)).unwrap();
+}

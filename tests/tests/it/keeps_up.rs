@@ -179,24 +179,3 @@ fn an_upgrade_from_another_layout_is_refused() {
     coppice.upgrade();
     assert_eq!(coppice.head(), Some(2));
 }
-
-/// The heap has what a running canister works with, so an upgrade mends the copy in stable memory.
-#[test]
-fn cells_with_a_flipped_bit_are_mended_before_an_upgrade() {
-    let (coppice, host) = Coppice::embedded(default_arg());
-    coppice.append_plain(0..3, 100);
-    for magic in [*b"CPCE", *b"CPCF", *b"CPCH", *b"CPBR", *b"CPHT", *b"CPEX", *b"CPPR", *b"CPUR", *b"CPKY"] {
-        for bit in [0, 40, 8 * 13 + 2] {
-            let mut memory = host.get_stable_memory(coppice.id);
-            let at = memory.windows(4).position(|bytes| *bytes == magic);
-            let Some(at) = at else { continue };
-            memory[at + bit / 8] ^= 1 << (bit % 8);
-            host.set_stable_memory(coppice.id, &memory);
-            coppice.upgrade();
-        }
-    }
-    assert_eq!(coppice.head(), Some(2));
-    coppice.append_plain(3..5, 100);
-    coppice.upgrade();
-    assert_eq!(coppice.head(), Some(4));
-}

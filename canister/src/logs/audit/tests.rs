@@ -203,7 +203,7 @@ fn call_that_joins_an_older_entry_does_not_move_the_others() {
     (0..20).for_each(|caller| note(&mut audit, caller));
     let kept: Vec<u64> = (5..20).rev().collect();
     assert_eq!(numbers(&audit), kept, "a leaf has 15 entries");
-    taken.into_iter().for_each(|granule| arena.give_granules(crate::storage::owners::KEY_INDEX, granule));
+    taken.into_iter().for_each(|granule| arena.give_granules(crate::storage::owners::KEY_INDEX, granule, 1));
     note(&mut audit, 15);
     assert_eq!(numbers(&audit), kept);
     assert_eq!(all(&audit).into_iter().find(|entry| entry.number == 15).unwrap().calls, 2);

@@ -120,13 +120,18 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
 /// Searches the kept blocks for the first one whose record satisfies `yes`, which must hold for every later one, too. Returns its number,
 /// or `last` if no earlier block satisfies `yes`; and the first block from there on, below `last`, whose record is readable.
 ///
-/// A tick searches twice, so the search compares no checksums. If the block before the result does not bear it out, a damaged record has
-/// misled the search, which is then made with checksums.
+/// A tick searches twice, so the search compares no checksums. If the two records on which the result rests, that of the block found and of the
+/// one before, do not bear it out, a damaged record has misled the search, which is then made with checksums.
 fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&Numbers) -> bool) -> (u64, Option<u64>) {
-    let found = search(chain, last, &yes, |number| chain.glance(number));
+    let found = search(chain, last, &yes, |number| chain.peek_numbers(number));
     let before = found.0.checked_sub(1).filter(|before| *before >= chain.state().oldest);
-    let is_right = |before| chain.numbers(before).is_some_and(|record| !yes(&record));
-    if before.is_none_or(is_right) { found } else { search(chain, last, &yes, |number| chain.numbers(number)) }
+    let says = |number: Option<u64>, says: bool| {
+        number.is_none_or(|number| chain.numbers(number).is_some_and(|record| yes(&record) == says))
+    };
+    if says(before, false) && says(found.1, true) {
+        return found;
+    }
+    search(chain, last, &yes, |number| chain.numbers(number))
 }
 
 fn search(

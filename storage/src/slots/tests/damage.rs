@@ -38,7 +38,7 @@ fn slots_that_were_never_used_are_not_in_use() {
     let mut slots = fresh();
     let granule = slots.arena.take_granules(LOG, 1).unwrap();
     slots.arena.payload().write(granule * GRANULE, &[0, USED].repeat(32_768));
-    slots.arena.give_granules(LOG, granule);
+    slots.arena.give_granules(LOG, granule, 1);
     let first = slots.allocate(10).unwrap();
     assert_eq!(u64::from(first - 1) * UNIT, granule * GRANULE);
     assert!(slots.contains(first + 1) && !slots.holds(first + 1, 0));

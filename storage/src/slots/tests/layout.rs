@@ -14,7 +14,7 @@ fn header_lines_and_heads_are_fixed() {
     slots.set_root(wide);
     let header: [u8; 624] = slots.space.read(0);
     let mut expected = [0; 624];
-    expected[..12].copy_from_slice(&[b'C', b'P', b'S', b'L', 2, 0, 0, 0, 1, 16, 0, 0]);
+    expected[..12].copy_from_slice(&[b'C', b'P', b'S', b'L', 3, 0, 0, 0, 1, 16, 0, 0]);
     // 8 KiB is class 19; 33,000 bytes are class 28; the last line counts granules.
     let line = |words: [u32; 4]| words.map(u32::to_le_bytes).concat();
     expected[64 + 16 * 19..][..16].copy_from_slice(&line([6, 5, 7, 2]));
@@ -25,7 +25,7 @@ fn header_lines_and_heads_are_fixed() {
     assert_eq!(lines[0], [19, 0, 6, 0, 7, 0, 8, 0, 6, 0, 0, 0, 0, 0, 0, 0], "two are free, and it is the last");
     assert_eq!(lines[1], [19, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 5, 0, 0, 0], "it is the first");
     assert_eq!(lines[2], [28, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(lines[3], [34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(lines[3], [34, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let head = |slot: SlotId| -> [u8; 8] { slots.arena.payload().read((u64::from(slot) - 1) * UNIT) };
     assert_eq!((made[4], made[6], made[8], wide, large), (2_305, 2_433, 2_561, 4_097, 6_145));
     assert_eq!(head(made[6]), [19, FREE, 0, 0, 5, 0, 0, 0]);

@@ -123,7 +123,7 @@ fn names_reach_500_gib() {
     }
     assert_eq!((last + 64) * GRANULE, 500 << 30);
     while slots.arena.take_granules(LOG, 1).is_ok() {}
-    slots.arena.give_granules(LOG, last);
+    slots.arena.give_granules(LOG, last, 64);
     let lens = [10, 100_000, 1_500_000];
     let made = lens.map(|len| {
         let slot = slots.allocate(len).unwrap();

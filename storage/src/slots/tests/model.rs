@@ -116,7 +116,7 @@ fn refused(slots: &mut Slots<Twin>, model: &mut Model, len: u32) {
         }
         Err(_) => assert_eq!(slots.header, before),
     }
-    others.into_iter().for_each(|granule| arena.give_granules(LOG, granule));
+    others.into_iter().for_each(|granule| arena.give_granules(LOG, granule, 1));
     fixture::arena().growth().set_max_pages(u64::MAX);
 }
 
@@ -135,7 +135,7 @@ fn reserved(slots: &mut Slots<Twin>, model: &mut Model, len: u32, count: u32) {
         others.push(granule);
     }
     (0..count).for_each(|nth| make(slots, model, nth as u8, len));
-    others.into_iter().for_each(|granule| arena.give_granules(LOG, granule));
+    others.into_iter().for_each(|granule| arena.give_granules(LOG, granule, 1));
     fixture::arena().growth().set_max_pages(u64::MAX);
 }
 

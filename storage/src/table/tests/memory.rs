@@ -226,3 +226,21 @@ fn flipped_bits_of_directory_and_links_stop_nothing() {
         assert_eq!(table.get(table.hash(&u64::to_le_bytes(15_001))), Some(15_001));
     }
 }
+
+/// A count that a flipped bit has made 0, in the bucket from which holes are filled.
+#[test]
+fn removal_beside_an_empty_count_stops_nothing() {
+    let mut table = fresh();
+    for value in 0..=SLOTS as u64 {
+        table.insert(5, value).unwrap();
+    }
+    let behind = table.pool.head(table.pool.primary(5)).next();
+    assert_eq!(table.pool.head(behind).count(), 1);
+    table.pool.arena.payload().write((u64::from(behind) - PAGE_BUCKETS) * BUCKET, &[0; 2]);
+    for value in 0..SLOTS as u64 {
+        assert!(table.remove(5, value), "{value}");
+    }
+    assert_eq!(values(&table, 5).len(), 0);
+    table.insert(5, 7).unwrap();
+    assert_eq!(table.get(5), Some(7));
+}

@@ -119,6 +119,30 @@ fn a_damaged_record_does_not_stop_the_capacity_trigger() {
     }
 }
 
+/// The search of a tick compares no checksums, but a record with a wrong place misleads it neither to more blocks nor to none.
+#[test]
+fn a_damaged_place_in_a_record_leads_to_no_more_pruning() {
+    let harmed = |harm: Option<(u64, u64)>| {
+        let mut world = world(PrunePolicyArg { target_bytes: Some(100 * u64::from(CLASS)), ..policy() });
+        world.append(8, 12 * CLASS as usize - 53, 1);
+        if let Some((number, log_offset)) = harm {
+            world.chain.misplace_record(number, log_offset);
+        }
+        world
+    };
+    let right = harmed(None).due().unwrap().1;
+    for number in 0..8 {
+        for log_offset in [0, 30 * u64::from(CLASS), 1 << 40] {
+            let mut world = harmed(Some((number, log_offset)));
+            let before = world.due().unwrap().1;
+            // The bound moves to the next block if its own record is damaged.
+            assert!(before <= right + u64::from(number == right), "block {number} at {log_offset}: {before}");
+            (0..4).for_each(|_| world.tick());
+            assert_eq!((world.exhausted(), world.due()), (None, None), "block {number} at {log_offset}");
+        }
+    }
+}
+
 #[test]
 fn a_rollback_to_low_water_ends_the_capacity_trigger() {
     let target = 100 * u64::from(CLASS);

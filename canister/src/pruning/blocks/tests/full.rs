@@ -231,12 +231,15 @@ fn histories_over_a_full_arena_never_wait_for_ever() {
                     arena.end_reservations();
                     let room = arena.room(world.chain.log_class());
                     if room > below(30) {
-                        taken.extend(arena.take_granules(owners::RECORDS, 1 + below(64)));
+                        let granules = 1 + below(64);
+                        let first = arena.take_granules(owners::RECORDS, granules);
+                        taken.extend(first.map(|first| (first, granules)));
                     }
                 }
                 8 if !taken.is_empty() => {
                     let at = below(taken.len() as u64) as usize;
-                    arena.give_granules(owners::RECORDS, taken.swap_remove(at));
+                    let (first, granules) = taken.swap_remove(at);
+                    arena.give_granules(owners::RECORDS, first, granules);
                 }
                 9 => world.hold_at(oldest + below(next - oldest + 2)),
                 10 if uploads => uploads = !world.chain.abort_upload(&mut world.blobs, next).unwrap(),
