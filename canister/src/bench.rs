@@ -167,7 +167,9 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                 "blob.split_join" => {
                     // Takes every free slot below 4 MiB, so that the smallest blob splits a whole block.
                     for class in Class::all().rev().skip(1) {
-                        for _ in 0..state.blobs.class_counters(class).free {
+                        let larger = u64::from(Class::LARGEST.size() / class.size());
+                        let arena = state.blobs.arena().clone();
+                        while arena.available(class) > arena.available(Class::LARGEST) * larger {
                             said(state.blobs.allocate(class.size(), owners::CHAIN))?;
                         }
                     }

@@ -114,8 +114,8 @@ pub fn audit() {
     assert_eq!(Class::all().map(|class| arena.class_counters(class).free).collect::<Vec<_>>(), free);
 }
 
-/// Takes all memory up to the end of the last block, except `granules` granules, the last ones of a block, and room for `nodes` nodes of
-/// ordered indexes in the chunks of `slots`. Forbids growth; work that creates records finds the reserve in place if `reserve`.
+/// Takes all memory up to the end of the last block, except `granules` granules that counted owners may take, the last ones of a block, and room
+/// for `nodes` nodes of ordered indexes in the chunks of `slots`. Forbids growth; work that creates records finds the reserve in place if `reserve`.
 pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
     // Whole blocks, so that the reserve has slots of all classes.
     let pages = memory::billed_pages().next_multiple_of(64);
@@ -123,9 +123,10 @@ pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
     let arena = memory::arena().unwrap();
     arena.end_reservations();
     let mut taken = Vec::new();
-    while let Ok(granule) = arena.take_granules(owners::KEY_INDEX, 1) {
+    while let Ok(granule) = arena.take_granules(owners::UTXO_INDEX, 1) {
         taken.push(granule);
     }
+    while arena.take_granules(owners::KEY_INDEX, 1).is_ok() {}
     let mut spare = Vec::new();
     for len in (1..1_024).map(|units| 128 * units - 8) {
         while let Ok(slot) = slots.allocate(len) {
@@ -136,7 +137,7 @@ pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
     }
     spare.into_iter().rev().take(nodes).for_each(|slot| slots.free(slot));
     for granule in taken.split_off(taken.len() - granules) {
-        arena.give_granules(owners::KEY_INDEX, granule, 1);
+        arena.give_granules(owners::UTXO_INDEX, granule, 1);
     }
     if reserve {
         memory::set_max_pages(pages + (64 << 20) / memory::WASM_PAGE);
@@ -157,7 +158,9 @@ pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     let pages = memory::max_pages();
     memory::forget();
     memory::set_max_pages(pages);
+    let class = Class::of_size(log_class).unwrap();
+    memory::set_log_class(class);
     let cells = Rc::new(space(memory::CELLS));
     let blobs = BlobStore::open(memory::arena().unwrap());
-    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), hash_key()).unwrap(), blobs)
+    (ChainStore::open(cells, class, hash_key()).unwrap(), blobs)
 }

@@ -29,9 +29,9 @@ pub struct BlobPtr {
 pub enum Owner {
     /// The log of committed blocks.
     Chain,
-    /// The blobs of open uploads.
+    /// The blobs of the open upload of a block.
     Upload,
-    /// Transaction data of UTXO records, in blobs.
+    /// Transaction data of UTXO records and of their open uploads, in blobs.
     External,
     /// UTXO records.
     Records,

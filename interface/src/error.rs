@@ -13,13 +13,13 @@ pub enum NoMemory {
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     #[error("stable memory is full: raise max_stable_pages, or let pruning make room")]
     OutOfSpace,
-    /// The memory of UTXO records and of the deletion queue has reached `max_utxo_bytes`, and no pruned entry can be
-    /// reused.
+    /// The memory of UTXO records and of the deletion queue has reached `max_utxo_bytes`, and none of it that is free
+    /// holds what is new.
     #[error(
         "UTXO records and the deletion queue have reached max_utxo_bytes ({limit}): raise it, or let pruning make room"
     )]
     RecordsFull {
-        /// The most bytes that may be billed for records and rows.
+        /// The most bytes that records and rows may touch.
         limit: u64,
     },
     /// The balance would not pay for the growth of memory, or is below `feed_min_liquid_cycles`.

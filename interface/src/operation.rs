@@ -136,13 +136,16 @@ pub fn records_reserve(max_stable_pages: u64) -> u64 {
     (max_stable_pages * WASM_PAGE / 8).min(MOST_RESERVE)
 }
 
-/// Returns the most bytes of a canister's memory that hold no payload, records or index pages: the front of each extent of 256 MiB; cells,
-/// logs, samples and directories, with 8 bytes in the log's directory for each blob; the rest of the last block.
+/// Bytes of the smallest unit of the memory of UTXO records.
+const LEAST_UNIT: u32 = 256 << 10;
+
+/// Returns the most bytes of a canister's memory that hold no payload, records or index pages: the first unit of each extent of 256 MiB, which
+/// its front breaks; cells, logs, samples and directories, with 8 bytes in the log's directory for each blob; the rest of the last block.
 pub fn bytes_of_spaces(max_stable_pages: u64, log_class: u32) -> u64 {
     let bytes = max_stable_pages.saturating_mul(WASM_PAGE);
     // 10 MiB for the audit log, 2 for ended jobs, 1 for the log, less than 2 for all else; and 4 of the last block.
     let few = (19 << 20_u64).min(bytes / 4);
-    max_stable_pages.div_ceil(4_096) * 3 * WASM_PAGE + few + bytes / u64::from(log_class) * 8
+    max_stable_pages.div_ceil(4_096) * u64::from(log_class.max(LEAST_UNIT)) + few + bytes / u64::from(log_class) * 8
 }
 
 /// Returns the least `max_stable_pages` with which a chain of blobs of `log_class` reaches its target while UTXO records keep `utxo_bytes`.
@@ -301,7 +304,7 @@ pub struct StorageStatus {
     pub used_bytes: u64,
     /// Class bytes of quarantined blobs.
     pub quarantined_bytes: u64,
-    /// Bytes that owners can take without growth: free slots.
+    /// Bytes of free slots, which are taken before memory grows. Those of `utxo.reusable_bytes` serve UTXO records only.
     pub reusable_bytes: u64,
     /// Payload bytes of kept blocks.
     pub payload_bytes: u64,

@@ -24,10 +24,13 @@ thread_local! {
 pub const LOG: Owner = Owner::new(0);
 /// Another one.
 pub const UPLOAD: Owner = Owner::new(1);
-/// An owner that counts towards the quota.
+/// The owner of slots and tables, which does not either.
 pub const RECORDS: Owner = Owner::new(2);
 /// The owner of the leaves of spaces.
 pub const SPACES: Owner = Owner::new(3);
+
+/// An owner that counts towards the quota.
+pub const COUNTED: Owner = Owner::new(4);
 
 /// A growth must leave the cycles of two timer calls.
 const TERMS: Terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 };
@@ -37,7 +40,7 @@ pub fn try_arena() -> Result<Arena<Twin>, crate::OpenError> {
     ARENA.with_borrow_mut(|arena| match arena {
         Some(arena) => Ok(arena.clone()),
         None => {
-            let opened = Arena::open(Shares { spaces: SPACES, counted: &[RECORDS] }, TERMS)?;
+            let opened = Arena::open(Shares { spaces: SPACES, counted: &[COUNTED] }, TERMS)?;
             opened.set_reserve(RESERVE);
             Ok(arena.insert(opened).clone())
         }

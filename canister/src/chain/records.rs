@@ -251,7 +251,7 @@ mod tests {
                 store.reserve(number, 0).unwrap();
                 store.put(&record(number));
             }
-            assert_eq!(memory::arena().unwrap().take_granules(owners::RECORDS, 1), Ok(6));
+            assert_eq!(memory::arena().unwrap().take_granules(owners::KEY_INDEX, 1), Ok(6));
             store.poison_page(270, page);
             assert_eq!((store.get(270), store.peek(270), store.numbers(270)), (None, None, None));
             store.remove(270, true);

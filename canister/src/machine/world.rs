@@ -53,8 +53,8 @@ impl World {
         let left = world.draw(100);
         state::mutate(|state| {
             let arena = state.blobs.arena().clone();
-            while arena.end() < 16 << 20 || arena.reusable_bytes() > left * u64::from(CLASS) {
-                state.blobs.allocate(CLASS, owners::EXTERNAL).unwrap();
+            while arena.end() < 16 << 20 || arena.available(state.chain.log_class()) > left {
+                state.blobs.allocate(CLASS, owners::KEY_INDEX).unwrap();
             }
         });
         world

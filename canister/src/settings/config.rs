@@ -68,6 +68,7 @@ impl Settings for Config {
     fn bound_memory(&self) {
         memory::set_max_pages(self.max_stable_pages);
         memory::set_reserve(records_reserve(self.max_stable_pages));
+        memory::set_log_class(self.class());
         memory::set_terms(self.nodes, self.reserved_cycles_limit);
     }
 
@@ -96,7 +97,7 @@ impl Settings for Config {
 pub struct RecordsCap {
     /// The cap.
     pub cap: u64,
-    /// The bytes that were kept when the cap was set.
+    /// The bytes that records touched when the cap was set.
     pub kept: u64,
 }
 

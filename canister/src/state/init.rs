@@ -73,7 +73,6 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records } = stored;
     config.bound_memory();
     let arena = memory::arena()?;
-    arena.set_log_class(config.class());
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
     pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);

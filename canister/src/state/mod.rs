@@ -150,7 +150,7 @@ impl State {
     fn bound_feeding(&mut self) {
         let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records.cap {
-            self.records = RecordsCap { cap, kept: self.blobs.arena().counted_bytes() };
+            self.records = RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
         }
         self.blobs.arena().set_quota(cap, self.records.kept);
         let utxo = &self.config.utxo;

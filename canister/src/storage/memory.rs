@@ -3,9 +3,10 @@
 pub use super::ids::*;
 use super::{Arena, OpenError, owners};
 use crate::platform::{self, Ic};
-use coppice_interface::{MAX_STABLE_PAGES, NoMemory, records_reserve};
+use coppice_interface::{Config, MAX_STABLE_PAGES, NoMemory, records_reserve};
+use coppice_storage::arena::{self, Class};
 pub use coppice_storage::{GrowError, WASM_PAGE};
-use coppice_storage::{Growth, Terms, arena};
+use coppice_storage::{Growth, Terms};
 use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
@@ -58,6 +59,7 @@ pub fn arena() -> Result<Arena, OpenError> {
     let arena = Arena::open(SHARES, terms(SMALL_SUBNET, u128::MAX))?;
     // Until the settings are read.
     arena.set_reserve(records_reserve(MAX_STABLE_PAGES));
+    Class::of_size(Config::default().log_class).into_iter().for_each(|class| arena.set_log_class(class));
     ARENA.set(Some(arena.clone()));
     Ok(arena)
 }
@@ -96,6 +98,11 @@ pub fn max_pages() -> u64 {
 /// Sets the bytes that records may not use.
 pub fn set_reserve(bytes: u64) {
     opened().set_reserve(bytes);
+}
+
+/// Sets the class of the log's blobs.
+pub fn set_log_class(class: Class) {
+    opened().set_log_class(class);
 }
 
 /// Sets the inputs to the growth check.

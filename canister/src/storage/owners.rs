@@ -4,9 +4,9 @@ use coppice_storage::arena::Owner;
 
 /// Blobs of the chain's log. Only these count for `estimated_kept_bytes`.
 pub const CHAIN: Owner = owner(coppice_interface::Owner::Chain);
-/// Blobs of the open uploads.
+/// Blobs of the open upload of a block.
 pub const UPLOAD: Owner = owner(coppice_interface::Owner::Upload);
-/// Blobs with transactions of UTXO records.
+/// Blobs with transactions of UTXO records and of their open uploads.
 pub const EXTERNAL: Owner = owner(coppice_interface::Owner::External);
 /// Slots of UTXO records.
 pub const RECORDS: Owner = owner(coppice_interface::Owner::Records);

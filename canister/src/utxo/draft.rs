@@ -7,8 +7,6 @@ use super::parse::{Parsed, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use crate::storage::blob::{BlobPtr, BlobStore};
-use crate::storage::memory::refused;
-use crate::storage::owners;
 use coppice_interface::{
     BlockRef, ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
@@ -289,11 +287,6 @@ impl<'a> Draft<'a> {
             Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
             Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
             Body::Uploaded(_, parts) => {
-                let kept = blobs.kept_bytes(owners::EXTERNAL).saturating_add(location::class_bytes(self.size));
-                if kept > limit {
-                    return Err(UtxoRefusal::ExternalFull { limit });
-                }
-                blobs.arena().check_quota(location::class_bytes(self.size)).map_err(refused)?;
                 head.flags |= flag::EXTERNAL;
                 Cow::Owned(location::encode_parts(parts))
             }

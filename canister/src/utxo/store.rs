@@ -100,6 +100,8 @@ impl UtxoStore {
     /// Returns the numbers of records, and their memory.
     pub fn storage(&self) -> UtxoStorage {
         let slots = self.slots.stats();
+        let (touched, free, quota) = memory::arena()
+            .map_or((0, 0, 0), |arena| (arena.touched_bytes(), arena.free_counted_bytes(), arena.quota()));
         UtxoStorage {
             records: self.root.records,
             extra_pages: self.root.pages,
@@ -109,9 +111,9 @@ impl UtxoStore {
             pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
             restorable_to: None,
             used_bytes: slots.used_bytes,
-            reusable_bytes: slots.free_bytes,
-            kept_bytes: memory::arena().map_or(0, |arena| arena.counted_bytes()),
-            max_bytes: memory::arena().map_or(0, |arena| arena.quota()),
+            reusable_bytes: slots.free_bytes + free,
+            kept_bytes: touched,
+            max_bytes: quota,
             applying: None,
         }
     }

@@ -1,6 +1,7 @@
 //! Uploads of transactions that no message holds: begun, put in chunks, created.
 //!
-//! Each feeder has one upload at a time. The bytes go straight into the blobs in which they may stay, owned by the upload. The chunks
+//! Each feeder has one upload at a time. The bytes go straight into the blobs in which they may stay, and count towards the limits of
+//! transactions from the beginning. The chunks
 //! that arrived are persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` with the txid, by the
 //! same feeder, takes the blobs of the complete upload over, or frees them if the record keeps its bytes itself. Uploads of other
 //! feeders under the same txid stay.
@@ -18,10 +19,8 @@ use super::call::{bad, hash_of};
 use super::limits::MAX_TRANSACTION;
 use super::record::{Hash, location};
 use crate::chunks::{Chunks, is_expired};
-use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::Space;
-use crate::storage::owners;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::{
@@ -172,7 +171,7 @@ impl Uploads {
                     txid: arg.txid.clone(),
                     length: arg.length,
                     chunk_size: arg.chunk_size,
-                    parts: location::allocate(blobs, arg.length, owners::UPLOAD, settings.max_external_bytes)?,
+                    parts: location::allocate(blobs, arg.length, settings.max_external_bytes)?,
                     received: ByteBuf::from(vec![0; chunks]),
                     touched: now,
                 };
@@ -255,13 +254,7 @@ impl Uploads {
 
     /// Closes the upload with these parts after a record was created. The record keeps the blobs if `kept`; otherwise they are freed.
     pub(super) fn close(&mut self, blobs: &mut BlobStore, parts: &[BlobPtr], kept: bool) {
-        if kept {
-            for part in parts {
-                if let Err(error) = blobs.set_owner(part, owners::EXTERNAL) {
-                    platform::trap(&format!("a part of the upload, {part:?}: {error}; abort it"));
-                }
-            }
-        } else {
+        if !kept {
             location::free_parts(blobs, parts);
         }
         let nth = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&nth, _)| nth);

@@ -21,11 +21,11 @@ settings! {
     max_tx_size_in_store: u32 = 1 << 20, 0..=1 << 20;
     /// Store every transaction's bytes in the BlobStore (`ExternalizeAllTransactions`).
     externalize_all: bool = false;
-    /// Class bytes that transactions may use in the BlobStore.
+    /// Class bytes that transactions and their open uploads may use in the BlobStore.
     max_external_bytes: u64 = 64 << 30;
-    /// Bytes of stable memory that may be billed for new records, the deletion queue and their data in the BlobStore;
-    /// 0: `max_stable_pages` less 64 MiB, less `target_bytes` and the chain's initial memory; without a target, half of
-    /// `max_stable_pages` less 64 MiB.
+    /// Bytes of stable memory (`kept_bytes` of `get_storage_status`) above which new records, rows and uploads are refused;
+    /// 0: `max_stable_pages` less the reserve, less `target_bytes` and the chain's initial memory; without a target, half
+    /// of `max_stable_pages` less the reserve. The reserve is an eighth of `max_stable_pages`, at most 64 MiB.
     max_utxo_bytes: u64 = 0;
     /// Rows of the deletion queue above which new rows are refused.
     max_deletion_rows: u64 = 10_000_000;

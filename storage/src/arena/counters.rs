@@ -4,24 +4,27 @@
 //! at 8,192 of stable memory
 //! 0   magic "CPAR"   4  version u16   6  reserved u16
 //! 8   end u64: granules of the arena
-//! 64  free        7 × u32   slots of each class
+//! 64  free        7 × u32   slots of each class, on the shared side
 //! 96  quarantined 7 × u32
 //! 128 lost        7 × u32
 //! 160 kept       12 × u32   granules of each owner, used, taken or quarantined
+//! 208 free        7 × u32   on the counted side
 //! 256 cycles reserved for storage (`growth`), 24 bytes
 //! ```
 //! `estimated_kept_bytes` (`pruning-spec-v1.md` 10) is 64 KiB times the granules of an owner.
 
 use super::class::{ByClass, Class, Owner};
 use super::extent::{self, COUNTERS};
+use super::limits::Side;
 use crate::header::Header;
 use crate::raw::Raw;
 use crate::{OpenError, Platform};
 
 /// The header of the arena.
-pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 2 };
+pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 3 };
 const END: u64 = COUNTERS + 8;
-const FREE: u64 = COUNTERS + 64;
+/// Addresses of the free slots of both sides.
+const FREE: [u64; 2] = [COUNTERS + 64, COUNTERS + 208];
 const QUARANTINED: u64 = COUNTERS + 96;
 const LOST: u64 = COUNTERS + 128;
 const KEPT: u64 = COUNTERS + 160;
@@ -44,7 +47,8 @@ pub struct ClassCounters {
 pub struct Counters {
     /// Granules of the arena, those in front of extents included.
     end: u64,
-    free: ByClass,
+    /// Free slots of both sides.
+    free: [ByClass; 2],
     quarantined: ByClass,
     lost: ByClass,
     kept: [u32; Owner::COUNT],
@@ -62,11 +66,38 @@ impl Counters {
         new
     }
 
+    /// Granules of all slots, as the counters have them and as the arena's end says.
+    fn sums(&self) -> (u64, u64) {
+        let idle = |class: Class| u64::from(self.class(class).free) + u64::from(self.class(class).lost);
+        let kept: u64 = self.kept.iter().map(|&granules| u64::from(granules)).sum();
+        let granules = kept + Class::all().map(|class| idle(class) * class.granules()).sum::<u64>();
+        (granules, self.end.saturating_sub(extent::front_granules(self.end)))
+    }
+
+    /// Makes the counters agree with the arena's end. They differ after slots with damaged entries or bits were freed or taken: what is
+    /// missing counts as lost, and what is too much was counted as lost, or belongs to the owner that keeps most.
+    pub fn agree(&mut self) {
+        let (granules, slots) = self.sums();
+        let smallest = &mut self.lost[Class::SMALLEST.index()];
+        *smallest = smallest.saturating_add(slots.saturating_sub(granules).try_into().unwrap_or(u32::MAX));
+        let mut excess = granules.saturating_sub(slots);
+        for class in Class::all().rev() {
+            let lost = &mut self.lost[class.index()];
+            let found = u64::from(*lost).min(excess / class.granules());
+            *lost -= found as u32;
+            excess -= found * class.granules();
+        }
+        if let Some(most) = self.kept.iter_mut().max() {
+            *most = most.saturating_sub(excess.try_into().unwrap_or(u32::MAX));
+        }
+    }
+
     /// Writes the whole header.
     pub fn save(&self, raw: Raw<impl Platform>) {
         raw.write(COUNTERS, &LAYOUT.encode());
         raw.write_u64(END, self.end);
-        for (at, counts) in [(FREE, &self.free), (QUARANTINED, &self.quarantined), (LOST, &self.lost)] {
+        let free = FREE.into_iter().zip(&self.free);
+        for (at, counts) in free.chain([(QUARANTINED, &self.quarantined), (LOST, &self.lost)]) {
             raw.write(at, counts.map(u32::to_le_bytes).as_flattened());
         }
         raw.write(KEPT, self.kept.map(u32::to_le_bytes).as_flattened());
@@ -80,15 +111,12 @@ impl Counters {
         LAYOUT.check(&raw.read(COUNTERS))?;
         let counters = Self {
             end: raw.read_u64(END),
-            free: words(raw, FREE),
+            free: FREE.map(|at| words(raw, at)),
             quarantined: words(raw, QUARANTINED),
             lost: words(raw, LOST),
             kept: words(raw, KEPT),
         };
-        let idle = |class: Class| u64::from(counters.free(class)) + u64::from(counters.class(class).lost);
-        let kept: u64 = counters.kept.iter().map(|&granules| u64::from(granules)).sum();
-        let granules = kept + Class::all().map(|class| idle(class) * class.granules()).sum::<u64>();
-        let slots = counters.end.saturating_sub(extent::front_granules(counters.end));
+        let (granules, slots) = counters.sums();
         if granules != slots {
             let why = format!("slots of {granules} granules in an arena of {slots}");
             return Err(OpenError::Corrupt { name: LAYOUT.name, why });
@@ -111,32 +139,41 @@ impl Counters {
     /// Counters of a class.
     pub fn class(&self, class: Class) -> ClassCounters {
         let at = class.index();
-        ClassCounters { free: self.free[at], quarantined: self.quarantined[at], lost: self.lost[at] }
+        let free = self.free.iter().fold(0, |sum: u32, of| sum.saturating_add(of[at]));
+        ClassCounters { free, quarantined: self.quarantined[at], lost: self.lost[at] }
     }
 
-    /// Free slots of a class.
-    #[inline]
-    pub fn free(&self, class: Class) -> u32 {
-        self.free[class.index()]
+    /// Free slots of a side, by class.
+    #[inline(always)]
+    pub fn free(&self, side: Side) -> &ByClass {
+        &self.free[side.index()]
     }
 
-    /// Free slots by class.
-    #[inline]
-    pub fn all_free(&self) -> &ByClass {
-        &self.free
+    /// Bytes of the free slots of a side.
+    pub fn free_bytes(&self, side: Side) -> u64 {
+        let bytes = |class: Class| u64::from(self.free(side)[class.index()]) * u64::from(class.size());
+        Class::all().map(bytes).sum()
     }
 
     /// Changes the number of free slots of a class, until [`save_free`](Self::save_free) only on the heap.
-    #[inline]
-    pub fn add_free(&mut self, class: Class, by: i32) {
-        let count = &mut self.free[class.index()];
+    #[inline(always)]
+    pub fn add_free(&mut self, side: Side, class: Class, by: i32) {
+        let count = &mut self.free[side.index()][class.index()];
         *count = count.saturating_add_signed(by);
     }
 
-    /// Writes the numbers of free slots.
-    #[inline]
-    pub fn save_free(&self, raw: Raw<impl Platform>) {
-        raw.write(FREE, self.free.map(u32::to_le_bytes).as_flattened());
+    /// Counts the free slots of a side and class as lost: only after damage.
+    #[cold]
+    pub fn lose_free(&mut self, raw: Raw<impl Platform>, side: Side, class: Class) {
+        let free = std::mem::take(&mut self.free[side.index()][class.index()]);
+        self.save_free(raw, side);
+        (0..free).for_each(|_| self.lose(raw, class));
+    }
+
+    /// Writes the numbers of free slots of a side.
+    #[inline(always)]
+    pub fn save_free(&self, raw: Raw<impl Platform>, side: Side) {
+        raw.write(FREE[side.index()], self.free[side.index()].map(u32::to_le_bytes).as_flattened());
     }
 
     /// Changes the number of quarantined slots of a class.
@@ -158,7 +195,7 @@ impl Counters {
     #[inline]
     pub fn change_kept(&mut self, raw: Raw<impl Platform>, owner: Owner, by: i32) {
         let count = &mut self.kept[owner.index()];
-        *count = count.wrapping_add_signed(by);
+        *count = count.saturating_add_signed(by);
         raw.write_u32(KEPT + 4 * owner.index() as u64, *count);
     }
 

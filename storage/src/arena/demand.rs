@@ -6,20 +6,25 @@ use super::class::{ByClass, Class};
 pub type Demand = [u64; Class::COUNT];
 
 /// Returns the number of new blocks that are needed to serve `wanted` from `free`.
+pub fn missing_blocks(free: &ByClass, wanted: &Demand) -> u64 {
+    missing(free, wanted, Class::LARGEST)
+}
+
+/// Returns the number of new slots of the class `top` that are needed to serve `wanted`, of this and smaller classes, from `free`.
 ///
 /// Serving the classes in any order, each allocation from the smallest class that has a free slot, needs no more: such an allocation lowers
 /// the number of available slots of a larger class only if the smaller classes have none free, and then the larger class has one to spare.
-pub fn missing_blocks(free: &ByClass, wanted: &Demand) -> u64 {
-    let (mut blocks, mut spare) = (0, 0);
-    for class in Class::all().rev() {
+pub fn missing(free: &ByClass, wanted: &Demand, top: Class) -> u64 {
+    let (mut slots, mut spare) = (0, 0);
+    for class in Class::all().rev().skip(Class::LARGEST.index() - top.index()) {
         let have = 2 * spare + u64::from(free[class.index()]);
         let want = wanted[class.index()];
-        let in_block = Class::LARGEST.index() - class.index();
-        let new = want.saturating_sub(have).div_ceil(1 << in_block);
-        blocks += new;
-        spare = have + (new << in_block) - want;
+        let in_top = top.index() - class.index();
+        let new = want.saturating_sub(have).div_ceil(1 << in_top);
+        slots += new;
+        spare = have + (new << in_top) - want;
     }
-    blocks
+    slots
 }
 
 /// Returns the slots of `class` that are available in `free` after `wanted` is served; negative if they do not suffice.

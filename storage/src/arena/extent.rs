@@ -7,6 +7,7 @@
 //! │ counters, level 2            │ of sets │     │ │ 2 KiB                  │     │ │             │     │
 //! └──────────────────────────────┴─────────┴─────┘ └────────────────────────┴─────┘ └─────────────┴─────┘
 //! 0        8,192    10,240     12,288    16,384     65,536                            196,608
+//!                   18,432     20,480    24,576     the sets of the other side
 //! ```
 //! Granule `g` lies at address `g` × 64 KiB. Levels are those of the bitmaps of `sets`; entries and lines those of `granules`.
 
@@ -25,10 +26,13 @@ pub const LEVEL_2: u64 = 10_240;
 const LEVEL_0: u64 = 12_288;
 const LEVEL_1: u64 = 16_384;
 const ENTRIES: u64 = GRANULE;
+/// Bytes from the sets of one side to those of the other: levels 2, 0 and 1.
+pub const SIDE: u64 = 8_192;
 /// Bytes of a line of the sets.
 pub const LINE: u64 = 64;
 const ENTRY: u64 = 16;
 const _: () = assert!(LEVEL_2 + MAX_GRANULES.div_ceil(64 * EXTENT) * LINE <= LEVEL_0);
+const _: () = assert!(LEVEL_1 + LINE <= LEVEL_2 + SIDE && LEVEL_1 + LINE + SIDE <= ENTRIES);
 const BLOCK_DATA: u64 = 2 * BLOCK_GRANULES * ENTRY;
 /// Bytes from a granule's entry to its line.
 pub const TO_LINE: u64 = BLOCK_GRANULES * ENTRY;
@@ -117,7 +121,8 @@ pub fn grown(free: &ByClass, line: &[u64; 8], end: u64, to: u64) -> ByClass {
                 && line[class.index()] >> buddy & 1 == 1
             {
                 line[class.index()] &= !(1 << buddy);
-                free[class.index()] -= 1;
+                // A set bit of a slot that is not free only after damage.
+                free[class.index()] = free[class.index()].saturating_sub(1);
                 at &= !class.granules();
                 class = larger;
             }

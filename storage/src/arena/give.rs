@@ -2,14 +2,16 @@
 
 use super::class::{Class, Owner};
 use super::granules::{Entry, SlotState, Undecodable};
+use super::limits::Side;
 use super::sets::SetId;
 use super::{Arena, State};
 use crate::Platform;
 
 impl<P: Platform> Arena<P> {
-    /// Changes the owner of a used slot whose entry is `entry`.
+    /// Changes the owner of a used slot whose entry is `entry`. Either both owners are counted, or neither is.
     pub fn set_owner(&self, granule: u64, entry: Entry, owner: Owner) {
         self.change(|state, _| {
+            debug_assert_eq!(state.limits.counts(entry.owner), state.limits.counts(owner));
             state.granules.set(granule, &Entry { owner, ..entry });
             let granules = entry.granules() as i32;
             state.counters.change_kept(state.raw, entry.owner, -granules);
@@ -22,7 +24,7 @@ impl<P: Platform> Arena<P> {
     pub fn quarantine(&self, granule: u64, entry: Entry) {
         self.change(|state, _| {
             state.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
-            state.sets.insert(SetId::QUARANTINE, granule);
+            state.shared().insert(SetId::QUARANTINE, granule);
             state.counters.change_quarantined(state.raw, entry.class, 1);
         });
     }
@@ -46,19 +48,19 @@ impl<P: Platform> Arena<P> {
 
     /// The lowest quarantined slot.
     pub fn first_quarantined(&self) -> Option<u64> {
-        self.change(|state, _| state.sets.first(SetId::QUARANTINE)).map(|(granule, _)| granule)
+        self.change(|state, _| state.shared().first(SetId::QUARANTINE)).map(|(granule, _)| granule)
     }
 
     /// Removes a granule from the quarantine whose entry says that it is not there.
     pub fn forget_quarantined(&self, granule: u64) {
-        self.change(|state, _| state.sets.remove(SetId::QUARANTINE, granule));
+        self.change(|state, _| state.shared().remove(SetId::QUARANTINE, granule));
     }
 
     /// Removes a granule from the quarantine whose entry cannot be decoded, and counts a slot as lost, in the first class that has a
     /// quarantined slot.
     pub fn lose_quarantined(&self, granule: u64) {
         self.change(|state, _| {
-            state.sets.remove(SetId::QUARANTINE, granule);
+            state.shared().remove(SetId::QUARANTINE, granule);
             let quarantined = |class: &Class| state.counters.class(*class).quarantined > 0;
             let Some(class) = Class::all().find(quarantined) else { return };
             state.counters.change_quarantined(state.raw, class, -1);
@@ -96,54 +98,88 @@ impl<P: Platform> State<P> {
     #[inline]
     fn give(&mut self, granule: u64, entry: Entry) {
         if entry.state == SlotState::Quarantine {
-            self.sets.remove(SetId::QUARANTINE, granule);
+            self.shared().remove(SetId::QUARANTINE, granule);
             self.counters.change_quarantined(self.raw, entry.class, -1);
         }
         let granules = entry.granules();
         let first = Class::for_granules(granules).unwrap_or(Class::LARGEST);
-        if first.granules() == granules {
-            self.free_piece(granule, first, entry);
+        let is_counted = self.limits.counts(entry.owner);
+        if first.granules() != granules {
+            let side = if is_counted { Side::Counted } else { Side::Shared };
+            self.free_pieces(side, granule, granules);
+        } else if is_counted {
+            self.free_counted(granule, first, entry);
         } else {
-            self.free_pieces(granule, granules);
+            self.free_piece(Side::Shared, granule, first, entry);
         }
-        self.counters.save_free(self.raw);
+        self.counters.save_free(self.raw, Side::Shared);
+        if is_counted {
+            self.counters.save_free(self.raw, Side::Counted);
+        }
         self.counters.change_kept(self.raw, entry.owner, -(granules as i32));
     }
 
     /// Frees granules whose number is no power of two, largest piece first.
     #[inline(never)]
-    fn free_pieces(&mut self, granule: u64, granules: u64) {
+    fn free_pieces(&mut self, side: Side, granule: u64, granules: u64) {
         let mut at = granule;
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
             match self.granules.get(at) {
-                Ok(entry) => self.free_piece(at, class, entry),
+                Ok(entry) if side == Side::Counted => self.free_counted(at, class, entry),
+                Ok(entry) => self.free_piece(side, at, class, entry),
                 Err(Undecodable) => self.counters.lose(self.raw, class),
             }
             at += class.granules();
         }
     }
 
-    /// Frees a piece of a slot, joined with its buddies that are free.
-    #[inline]
-    pub(super) fn free_piece(&mut self, granule: u64, class: Class, entry: Entry) {
-        let old = self.sets.word(SetId::free(class), granule);
+    /// Frees a piece of a slot of a counted owner. A whole unit becomes free on the shared side.
+    #[inline(never)]
+    fn free_counted(&mut self, granule: u64, class: Class, entry: Entry) {
+        let side = if class < self.limits.unit() { Side::Counted } else { Side::Shared };
+        self.free_piece(side, granule, class, entry);
+    }
+
+    /// Frees a piece of a slot on a side, joined with its buddies that are free.
+    #[inline(always)]
+    pub(super) fn free_piece(&mut self, side: Side, granule: u64, class: Class, entry: Entry) {
+        let sets = &mut self.sets[side.index()];
+        let old = sets.word(SetId::free(class), granule);
         if old >> ((granule ^ class.granules()) % 64) & 1 == 0 {
             self.granules.set(granule, &entry.free(class));
-            self.sets.set_word(SetId::free(class), granule, old, old | 1 << (granule % 64));
-            self.counters.add_free(class, 1);
+            sets.set_word(SetId::free(class), granule, old, old | 1 << (granule % 64));
+            self.counters.add_free(side, class, 1);
         } else {
-            self.join(granule, class, entry);
+            match side {
+                Side::Shared => self.join_shared(granule, class, entry),
+                Side::Counted => self.join_counted(granule, class, entry),
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn join_shared(&mut self, granule: u64, class: Class, entry: Entry) {
+        self.join(Side::Shared, granule, class, entry);
+    }
+
+    #[inline(never)]
+    fn join_counted(&mut self, granule: u64, class: Class, entry: Entry) {
+        if let Some((granule, entry)) = self.join(Side::Counted, granule, class, entry) {
+            self.free_piece(Side::Shared, granule, self.limits.unit(), entry);
         }
     }
 
     /// Does the same for a piece whose buddy is free according to the index. The buddy's entry decides, not its bit. All buddies lie in one
-    /// block, whose line of the index is read once and written once.
-    #[inline(never)]
-    fn join(&mut self, granule: u64, class: Class, entry: Entry) {
-        let before = self.sets.line(granule);
+    /// block, whose line of the index is read once and written once. Returns a whole unit of the counted side, which is not free yet.
+    #[inline(always)]
+    fn join(&mut self, side: Side, granule: u64, class: Class, entry: Entry) -> Option<(u64, Entry)> {
+        let before = self.sets[side.index()].line(granule);
         let mut line = before;
         let (mut at, mut class, mut entry) = (granule, class, entry);
-        loop {
+        let unit = loop {
+            if side == Side::Counted && class == self.limits.unit() {
+                break Some((at, entry));
+            }
             let word = &mut line[SetId::free(class).index()];
             let buddy = at ^ class.granules();
             let joined = match class.larger() {
@@ -156,11 +192,11 @@ impl<P: Platform> State<P> {
             let Some((larger, of_buddy)) = joined else {
                 *word |= 1 << (at % 64);
                 self.granules.set(at, &entry.free(class));
-                self.counters.add_free(class, 1);
-                break;
+                self.counters.add_free(side, class, 1);
+                break None;
             };
             *word &= !(1 << (buddy % 64));
-            self.counters.add_free(class, -1);
+            self.counters.add_free(side, class, -1);
             if buddy > at {
                 self.granules.set(buddy, &of_buddy.inside());
             } else {
@@ -168,7 +204,8 @@ impl<P: Platform> State<P> {
                 (at, entry) = (buddy, of_buddy);
             }
             class = larger;
-        }
-        self.sets.set_line(granule, &before, &line);
+        };
+        self.sets[side.index()].set_line(granule, &before, &line);
+        unit
     }
 }

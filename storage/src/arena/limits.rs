@@ -1,5 +1,5 @@
-//! Limits of the arena's owners: a quota that some owners share, and a reserve that only work takes which creates no entries: the log, and
-//! work on existing entries.
+//! Limits of the arena's owners: a quota that the counted owners share, and a reserve that only work takes which creates no entries: the
+//! log, and work on existing entries.
 //!
 //! ```text
 //! cap of all stable memory
@@ -8,10 +8,17 @@
 //!   all work, counted owners up to the quota       all work that creates no entries
 //! ```
 //! The reserve is counted in slots of the log's class that are free, or can be split off or grown.
+//!
+//! **Units.** A unit is an aligned slot of the log's class, or of 256 KiB if that is more. The quota counts the units that counted owners
+//! touch, because the log cannot use what they leave of a unit. In return no other owner takes a piece of such a unit: the pieces that are
+//! free in it are the counted side's, and counted owners take these before they touch another unit.
 
 use super::class::{Class, GRANULE, Owner};
 use super::counters::Counters;
-use crate::GrowError;
+use super::demand::{Demand, missing};
+
+/// Bytes of the smallest unit.
+const LEAST_UNIT: u32 = 256 << 10;
 
 /// Constants of an arena.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +28,29 @@ pub struct Shares {
     /// Owners that count towards the quota.
     pub counted: &'static [Owner],
 }
+
+/// The side of a free slot: who may take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Whole units for all owners, and pieces of units for owners that are not counted.
+    Shared,
+    /// Pieces of units that counted owners touch, for these owners.
+    Counted,
+}
+
+impl Side {
+    /// Both sides, by index.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::Counted];
+
+    /// Its index.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Wanted slots of both sides, by class.
+pub type Wanted = [Demand; 2];
 
 /// The limits in force.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +62,11 @@ pub struct Limits {
     counted: u32,
     /// The class in which the reserve is counted.
     class: Class,
-    /// Bytes that counted owners may keep while entries are created.
+    /// The class of a unit.
+    unit: Class,
+    /// Bytes that counted owners may touch while entries are created.
     cap: u64,
-    /// The bytes that counted owners kept when the cap was set.
+    /// The bytes that counted owners touched when the cap was set.
     floor: u64,
     /// Entries are being created.
     creating: bool,
@@ -44,7 +76,8 @@ impl Limits {
     /// No limits.
     pub fn new(shares: Shares) -> Self {
         let counted = shares.counted.iter().fold(0, |bits, owner| bits | 1 << owner.index());
-        Self { shares, reserve: 0, counted, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
+        let class = Class::LARGEST;
+        Self { shares, reserve: 0, counted, class, unit: class, cap: u64::MAX, floor: 0, creating: false }
     }
 
     /// Sets the bytes of the reserve.
@@ -55,9 +88,10 @@ impl Limits {
     /// Sets the class of the log, in whose slots the reserve is counted.
     pub fn set_class(&mut self, class: Class) {
         self.class = class;
+        self.unit = Class::for_len(class.size().max(LEAST_UNIT)).unwrap_or(Class::LARGEST);
     }
 
-    /// Sets the quota of counted owners, and the bytes that they kept when it was set.
+    /// Sets the quota of counted owners, and the bytes that they touched when it was set.
     pub fn set_cap(&mut self, cap: u64, floor: u64) {
         self.cap = cap;
         self.floor = floor;
@@ -74,33 +108,62 @@ impl Limits {
     }
 
     /// Returns whether an owner counts towards the quota.
-    #[inline]
+    #[inline(always)]
     pub fn counts(&self, owner: Owner) -> bool {
-        self.counted >> owner.index() & 1 == 1
+        self.counted.wrapping_shr(owner.index() as u32) & 1 == 1
     }
 
-    /// Bytes that counted owners keep.
-    pub fn counted_bytes(&self, counters: &Counters) -> u64 {
-        self.shares.counted.iter().map(|&owner| counters.kept(owner) << GRANULE.ilog2()).sum()
+    /// The class of a unit.
+    #[inline]
+    pub fn unit(&self) -> Class {
+        self.unit
     }
 
-    /// Bytes that counted owners may keep now.
+    /// The side of an owner's slots of a class.
+    #[inline]
+    pub fn side(&self, owner: Owner, class: Class) -> Side {
+        if self.counts(owner) && class < self.unit { Side::Counted } else { Side::Shared }
+    }
+
+    /// Changes what is wanted of each class, on the side on which an owner's slots of the class are counted.
+    #[inline]
+    pub fn each(&self, owner: Owner, wanted: &mut Wanted, change: impl Fn(usize, &mut u64)) {
+        let unit = if self.counts(owner) { self.unit.index() } else { 0 };
+        let [shared, counted] = wanted;
+        counted[..unit].iter_mut().enumerate().for_each(|(class, all)| change(class, all));
+        shared[unit..].iter_mut().enumerate().for_each(|(nth, all)| change(unit + nth, all));
+    }
+
+    /// Bytes of the units that counted owners touch.
+    pub fn touched_bytes(&self, counters: &Counters) -> u64 {
+        let kept: u64 = self.shares.counted.iter().map(|&owner| counters.kept(owner)).sum();
+        (kept << GRANULE.ilog2()) + counters.free_bytes(Side::Counted)
+    }
+
+    /// Units that counted owners must touch to be served `wanted` of their side.
+    #[inline]
+    pub fn new_units(&self, counters: &Counters, wanted: &Demand) -> u64 {
+        // The usual case. The comparison of arrays would be a call.
+        if wanted.iter().fold(0, |any, count| any | count) == 0 {
+            return 0;
+        }
+        missing(counters.free(Side::Counted), wanted, self.unit)
+    }
+
+    /// What must be free on the shared side to serve all that is wanted.
+    #[inline]
+    pub fn shared(&self, counters: &Counters, wanted: &Wanted) -> Demand {
+        let [shared, counted] = wanted;
+        let mut shared = *shared;
+        shared[self.unit.index()] += self.new_units(counters, counted);
+        shared
+    }
+
+    /// Bytes that counted owners may touch now.
     pub fn most(&self) -> u64 {
         match self.creating {
             true => self.cap,
             false => self.cap.max(self.floor).saturating_add(self.reserve),
-        }
-    }
-
-    /// Checks that counted owners, which have `reserved` bytes reserved, may keep `more` bytes more.
-    ///
-    /// # Errors
-    /// `QuotaFull`.
-    pub fn check_quota(&self, counters: &Counters, reserved: u64, more: u64) -> Result<(), GrowError> {
-        let kept = self.counted_bytes(counters).saturating_add(reserved);
-        match more > 0 && kept.saturating_add(more) > self.most() {
-            true => Err(GrowError::QuotaFull),
-            false => Ok(()),
         }
     }
 

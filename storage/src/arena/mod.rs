@@ -5,7 +5,7 @@
 //!
 //! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena ends at a whole MiB up to
 //! 64 MiB, then at a whole block of 4 MiB, and all that is not taken is free. A wanted slot is the free one with the lowest offset in its
-//! class (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split. A slot that becomes free is
+//! class (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split; both on the owner's side (`limits`). A slot that becomes free is
 //! joined with its buddy, the other half of the next larger slot, if the buddy is free too.
 //!
 //! ```text
@@ -42,11 +42,11 @@ pub use take::Slot;
 use crate::growth::{Growth, Terms};
 use crate::raw::Raw;
 use crate::superblock::{Root, SPACES, Superblock};
-use crate::{GrowError, OpenError, Platform};
+use crate::{OpenError, Platform};
 use counters::{Counters, RESERVED_CYCLES};
 use demand::Demand;
 use granules::GranuleTable;
-use limits::Limits;
+use limits::{Limits, Side, Wanted};
 use sets::GranuleSets;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -69,13 +69,14 @@ struct State<P: Platform> {
     raw: Raw<P>,
     superblock: Superblock,
     granules: GranuleTable<P>,
-    sets: GranuleSets<P>,
+    /// The free slots of both sides; the quarantine lies on the shared one.
+    sets: [GranuleSets<P>; 2],
     counters: Counters,
     limits: Limits,
     /// Reserved slots of each owner.
     reserved: [Demand; Owner::COUNT],
-    /// Sum of `reserved`.
-    wanted: Demand,
+    /// Sum of `reserved` by side.
+    wanted: Wanted,
     /// Number of slots in `wanted`.
     outstanding: u64,
     /// Number of times that all reservations ended.
@@ -106,7 +107,7 @@ impl<P: Platform> Arena<P> {
             raw,
             superblock,
             granules: GranuleTable(raw),
-            sets: GranuleSets::open(raw),
+            sets: Side::ALL.map(|side| GranuleSets::open(raw, side)),
             counters: if new { Counters::create(raw) } else { Counters::open(raw)? },
             limits: Limits::new(shares),
             reserved: Default::default(),
@@ -121,12 +122,14 @@ impl<P: Platform> Arena<P> {
         Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
     }
 
-    /// Writes what the heap mirrors anew: the superblock, the counters, and the upper levels of the sets.
+    /// Writes what the heap mirrors anew: the superblock, the counters, which then agree with the arena's size, and the upper levels of the
+    /// sets.
     pub fn rewrite(&self) {
         self.change(|state, growth| {
             state.superblock.save(state.raw);
+            state.counters.agree();
             state.counters.save(state.raw);
-            state.sets.save();
+            state.sets.iter().for_each(GranuleSets::save);
             growth.save();
         });
     }
@@ -219,7 +222,8 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.granules.set_line(granule, line));
     }
 
-    /// Sets the class of the log, in whose slots the reserve is counted.
+    /// Sets the class of the log, in whose slots the reserve is counted and which determines the unit. Call it after each opening, before a
+    /// counted owner takes memory.
     pub fn set_log_class(&self, class: Class) {
         self.change(|state, _| state.limits.set_class(class));
     }
@@ -229,8 +233,8 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| state.limits.set_reserve(bytes));
     }
 
-    /// Sets the bytes that counted owners may keep while entries are created, and the bytes that they kept when this was set (`floor`).
-    /// Work that creates no entries may go above the larger one by the reserve.
+    /// Sets the bytes that counted owners may touch while entries are created, and the bytes that they touched when this was set (`floor`).
+    /// Work that creates no entries may go above the larger one by the reserve. What touches no other unit is never refused.
     pub fn set_quota(&self, cap: u64, floor: u64) {
         self.change(|state, _| state.limits.set_cap(cap, floor));
     }
@@ -240,17 +244,14 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.limits.cap())
     }
 
-    /// Checks that counted owners may take `more` bytes more.
-    ///
-    /// # Errors
-    /// `QuotaFull`.
-    pub fn check_quota(&self, more: u64) -> Result<(), GrowError> {
-        self.with(|state| state.limits.check_quota(&state.counters, state.counted_reserved(), more))
+    /// Bytes of the units that counted owners touch.
+    pub fn touched_bytes(&self) -> u64 {
+        self.with(|state| state.limits.touched_bytes(&state.counters))
     }
 
-    /// Bytes that counted owners keep.
-    pub fn counted_bytes(&self) -> u64 {
-        self.with(|state| state.limits.counted_bytes(&state.counters))
+    /// Bytes of these units that are free.
+    pub fn free_counted_bytes(&self) -> u64 {
+        self.with(|state| state.counters.free_bytes(Side::Counted))
     }
 
     /// Runs work that creates entries: counted owners may take memory up to the quota, and nothing takes from the reserve.
@@ -272,21 +273,21 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.counters.class(class))
     }
 
-    /// Slots of a class that can be taken without growing memory: free ones, and those that larger free ones split into.
+    /// Slots of a class that an owner that is not counted can take without growing memory: free ones, and those that larger free ones split
+    /// into.
     pub fn available(&self, class: Class) -> u64 {
         self.with(|state| state.free(class))
     }
 
-    /// Slots of a class that can be taken under the cap on raw pages, if no other store takes memory: free ones, those that larger free ones
-    /// split into, and those of the bytes by which the arena can grow.
+    /// Slots of a class that an owner that is not counted can take under the cap on raw pages, if no other store takes memory: free ones,
+    /// those that larger free ones split into, and those of the bytes by which the arena can grow.
     pub fn room(&self, class: Class) -> u64 {
         self.with(|state| state.free(class) + state.growable(self.growth(), class))
     }
 
     /// Bytes of free slots, which can be taken without growing memory.
     pub fn reusable_bytes(&self) -> u64 {
-        let bytes = |state: &State<P>, class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
-        self.with(|state| Class::all().map(|class| bytes(state, class)).sum())
+        self.with(|state| Side::ALL.map(|side| state.counters.free_bytes(side)).iter().sum())
     }
 
     /// Bytes of all slots.
@@ -318,7 +319,12 @@ impl<P: Platform> Arena<P> {
 
 impl<P: Platform> State<P> {
     fn free(&self, class: Class) -> u64 {
-        demand::left(self.counters.all_free(), &Demand::default(), class).max(0) as u64
+        demand::left(self.counters.free(Side::Shared), &Demand::default(), class).max(0) as u64
+    }
+
+    #[inline(always)]
+    fn shared(&mut self) -> &mut GranuleSets<P> {
+        &mut self.sets[Side::Shared.index()]
     }
 }
 

@@ -1,4 +1,4 @@
-//! Eight sets of granules: the free list of each class, and the quarantine.
+//! Eight sets of granules: the free list of each class, and the quarantine. The arena has them twice, once for each [`Side`].
 //!
 //! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1` is set if a word of
 //! level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need
@@ -13,7 +13,8 @@
 //! | 3 | 16 GiB | one | on the heap only |
 
 use super::class::{Class, MAX_GRANULES};
-use super::extent::{self, EXTENT, LEVEL_2, LINE};
+use super::extent::{self, EXTENT, LEVEL_2, LINE, SIDE};
+use super::limits::Side;
 use crate::Platform;
 use crate::raw::Raw;
 
@@ -49,6 +50,8 @@ pub type Line = [u64; SETS];
 /// The eight sets.
 pub struct GranuleSets<P: Platform> {
     raw: Raw<P>,
+    /// Bytes by which the sets of this side lie behind those of the first.
+    base: u64,
     /// Lines of level 2, which are written through, and then of level 3.
     mirror: Vec<Line>,
     /// For each set a word of level 0 that is empty while its upper bits are still set, or [`NONE`].
@@ -60,8 +63,9 @@ const NONE: u64 = u64::MAX;
 
 impl<P: Platform> GranuleSets<P> {
     /// Reads the upper levels. The cost does not depend on the number of blobs.
-    pub fn open(raw: Raw<P>) -> Self {
-        let words = raw.read_words(LEVEL_2, 2 * SETS * LINES as usize);
+    pub fn open(raw: Raw<P>, side: Side) -> Self {
+        let base = side.index() as u64 * SIDE;
+        let words = raw.read_words(base + LEVEL_2, 2 * SETS * LINES as usize);
         let word = |at: usize| u64::from(words[2 * at]) | u64::from(words[2 * at + 1]) << 32;
         let mut mirror: Vec<Line> =
             (0..LINES as usize).map(|line| std::array::from_fn(|set| word(line * SETS + set))).collect();
@@ -69,29 +73,29 @@ impl<P: Platform> GranuleSets<P> {
             mirror.iter().enumerate().fold(0, |all, (line, words)| all | u64::from(words[set] != 0) << line)
         };
         mirror.push(std::array::from_fn(level_3));
-        Self { raw, mirror, empty: [NONE; SETS] }
+        Self { raw, base, mirror, empty: [NONE; SETS] }
     }
 
     /// Writes level 2.
     pub fn save(&self) {
         let bytes: Vec<u8> =
             self.mirror[..LINES as usize].iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-        self.raw.write(LEVEL_2, &bytes);
+        self.raw.write(self.base + LEVEL_2, &bytes);
     }
 
     #[inline]
-    fn level_0(set: SetId, granule: u64) -> u64 {
-        extent::level_0(granule) + 8 * set.index() as u64
+    fn level_0(&self, set: SetId, granule: u64) -> u64 {
+        self.base.wrapping_add(extent::level_0(granule) + 8 * set.index() as u64)
     }
 
     /// Address of the word of level 1 for an extent.
     #[inline]
-    fn level_1(set: SetId, extent: u64) -> u64 {
-        extent::level_1(extent) + 8 * set.index() as u64
+    fn level_1(&self, set: SetId, extent: u64) -> u64 {
+        self.base.wrapping_add(extent::level_1(extent) + 8 * set.index() as u64)
     }
 
     /// Returns the lowest member, and the word that has it.
-    #[inline]
+    #[inline(always)]
     pub fn first(&mut self, set: SetId) -> Option<(u64, u64)> {
         loop {
             let word = self.mirror[LINES as usize][set.index()];
@@ -100,7 +104,7 @@ impl<P: Platform> GranuleSets<P> {
             }
             let line = u64::from(word.trailing_zeros());
             let extent = line * 64 + u64::from(self.mirror[line as usize][set.index()].trailing_zeros());
-            let blocks = self.raw.read_u64(Self::level_1(set, extent));
+            let blocks = self.raw.read_u64(self.level_1(set, extent));
             if blocks == 0 {
                 // Only after damage.
                 self.set_extent(set, extent, false);
@@ -118,18 +122,18 @@ impl<P: Platform> GranuleSets<P> {
     /// Returns the word of a set for the 64 granules of the block of `granule`.
     #[inline]
     pub fn word(&self, set: SetId, granule: u64) -> u64 {
-        self.raw.read_u64(Self::level_0(set, granule))
+        self.raw.read_u64(self.level_0(set, granule))
     }
 
     /// Replaces the word `old` of a set for the block of `granule`.
-    #[inline]
+    #[inline(always)]
     pub fn set_word(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
-        self.raw.write_u64(Self::level_0(set, granule), new);
+        self.raw.write_u64(self.level_0(set, granule), new);
         self.note(set, granule, old, new);
     }
 
     /// Notes in the upper levels that a word of level 0 was replaced.
-    #[inline]
+    #[inline(always)]
     fn note(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
         match (old == 0, new == 0) {
             (true, false) => self.filled(set, granule / 64),
@@ -141,7 +145,7 @@ impl<P: Platform> GranuleSets<P> {
     /// Returns the words of all sets for the block of a granule.
     #[inline]
     pub fn line(&self, granule: u64) -> Line {
-        self.raw.read_with(Self::level_0(SetId(0), granule), |bytes: &[u8; LINE as usize]| {
+        self.raw.read_with(self.level_0(SetId(0), granule), |bytes: &[u8; LINE as usize]| {
             let words = bytes.as_chunks::<8>().0;
             std::array::from_fn(|set| u64::from_le_bytes(words[set]))
         })
@@ -153,7 +157,7 @@ impl<P: Platform> GranuleSets<P> {
         let Some(first) = (0..SETS).find(changes) else { return };
         let end = 1 + (first..SETS).rfind(changes).unwrap_or(first);
         let bytes = new.map(u64::to_le_bytes);
-        self.raw.write(Self::level_0(SetId(first as u8), granule), bytes[first..end].as_flattened());
+        self.raw.write(self.level_0(SetId(first as u8), granule), bytes[first..end].as_flattened());
         for set in (first..end).filter(changes) {
             self.note(SetId(set as u8), granule, old[set], new[set]);
         }
@@ -196,7 +200,7 @@ impl<P: Platform> GranuleSets<P> {
     #[cold]
     fn set(&mut self, set: SetId, index: u64) {
         let (extent, bit) = (index / 64, 1 << (index % 64));
-        let at = Self::level_1(set, extent);
+        let at = self.level_1(set, extent);
         let old = self.raw.read_u64(at);
         if old & bit == 0 {
             self.raw.write_u64(at, old | bit);
@@ -210,7 +214,7 @@ impl<P: Platform> GranuleSets<P> {
         if self.empty[set.index()] == index {
             self.empty[set.index()] = NONE;
         }
-        let at = Self::level_1(set, index / 64);
+        let at = self.level_1(set, index / 64);
         let left = self.raw.read_u64(at) & !(1 << (index % 64));
         self.raw.write_u64(at, left);
         if left == 0 {
@@ -227,7 +231,7 @@ impl<P: Platform> GranuleSets<P> {
             return;
         }
         *word = new;
-        self.raw.write_u64(LEVEL_2 + line as u64 * LINE + 8 * set.index() as u64, new);
+        self.raw.write_u64(self.base + LEVEL_2 + line as u64 * LINE + 8 * set.index() as u64, new);
         let top = &mut self.mirror[LINES as usize][set.index()];
         *top = *top & !(1 << line) | u64::from(new != 0) << line;
     }
@@ -246,7 +250,7 @@ mod tests {
         // Sparse memory of the largest arena.
         let memory = <Twin as Platform>::Memory::default();
         memory.grow(MAX_GRANULES - memory.size());
-        GranuleSets::open(Raw::new())
+        GranuleSets::open(Raw::new(), Side::Counted)
     }
 
     proptest! {

@@ -4,6 +4,7 @@ use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
 use super::demand::{Demand, left, missing_blocks};
 use super::extent;
 use super::granules::{Entry, SlotState};
+use super::limits::{Side, Wanted};
 use super::sets::{Line, SetId};
 use super::{Arena, State};
 use crate::{GrowError, Growth, Platform};
@@ -17,28 +18,38 @@ pub struct Slot {
     pub generation: u32,
 }
 
+/// A free slot, and the word of its side's index whose lowest bit it is, or 0.
+#[derive(Clone, Copy)]
+struct Lowest {
+    class: Class,
+    granule: u64,
+    word: u64,
+}
+
 impl<P: Platform> Arena<P> {
     /// Reserves slots for an owner, in place of what the owner reserved before; `wanted` lists classes and counts.
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed, except that the owner has nothing reserved.
     pub fn reserve(&self, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
-        self.reserve_parts(owner, wanted, 0)
+        let granules = wanted.iter().map(|&(class, count)| (class.granules(), count));
+        self.change(|state, growth| state.reserve(growth, owner, granules))
     }
 
-    /// Reserves slots of which the owner will keep all but `spare` granules.
+    /// Does the same for an owner that takes granules; `wanted` lists numbers of granules, 1 to 64, and counts.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
-    pub fn reserve_parts(&self, owner: Owner, wanted: &[(Class, u64)], spare: u64) -> Result<(), GrowError> {
-        self.change(|state, growth| state.reserve(growth, owner, wanted, spare))
+    pub fn reserve_granules(&self, owner: Owner, wanted: &[(u64, u64)]) -> Result<(), GrowError> {
+        self.change(|state, growth| state.reserve(growth, owner, wanted.iter().copied()))
     }
 
     /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
     pub fn reserve_given(&self, owner: Owner, class: Class) {
         self.change(|state, _| {
+            let side = state.limits.side(owner, class).index();
             state.reserved[owner.index()][class.index()] += 1;
-            state.wanted[class.index()] += 1;
+            state.wanted[side][class.index()] += 1;
             state.outstanding += 1;
         });
     }
@@ -86,14 +97,14 @@ impl<P: Platform> Arena<P> {
 }
 
 impl<P: Platform> State<P> {
+    #[inline]
     fn reserve(
         &mut self,
         growth: &Growth<P>,
         owner: Owner,
-        wanted: &[(Class, u64)],
-        spare: u64,
+        wanted: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<(), GrowError> {
-        let nothing = wanted.iter().all(|(_, count)| *count == 0);
+        let nothing = wanted.clone().all(|(_, count)| count == 0);
         // The usual case: what is there suffices.
         if nothing && self.outstanding == 0 {
             return Ok(());
@@ -102,18 +113,30 @@ impl<P: Platform> State<P> {
         if nothing {
             return Ok(());
         }
-        let mut demand = Demand::default();
-        wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
-        self.admit(growth, owner, &demand, spare)?;
+        let (mut demand, mut whole) = (Demand::default(), 0);
+        for (granules, count) in wanted {
+            let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
+            demand[class.index()] += count;
+            whole += self.whole(owner, granules).saturating_mul(count);
+        }
+        self.admit(growth, owner, &demand, whole)?;
         self.reserved[owner.index()] = demand;
-        self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+        if self.limits.counts(owner) {
+            self.limits.each(owner, &mut self.wanted, |class, all| *all += demand[class]);
+        } else {
+            self.wanted[Side::Shared.index()].iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+        }
         self.outstanding += demand.iter().sum::<u64>();
         Ok(())
     }
 
     fn unreserve(&mut self, owner: Owner) {
         let before = std::mem::take(&mut self.reserved[owner.index()]);
-        self.wanted.iter_mut().zip(before).for_each(|(all, less)| *all -= less);
+        if self.limits.counts(owner) {
+            self.limits.each(owner, &mut self.wanted, |class, all| *all -= before[class]);
+        } else {
+            self.wanted[Side::Shared.index()].iter_mut().zip(before).for_each(|(all, less)| *all -= less);
+        }
         self.outstanding -= before.iter().sum::<u64>();
     }
 
@@ -123,33 +146,66 @@ impl<P: Platform> State<P> {
         self.outstanding == 0 && !self.limits.counts(owner) && self.limits.reserve().1 == 0
     }
 
-    /// Bytes that counted owners have reserved.
-    pub(super) fn counted_reserved(&self) -> u64 {
-        if self.outstanding == 0 {
-            return 0;
-        }
-        let counted = Owner::all().filter(|&owner| self.limits.counts(owner));
-        counted.map(|owner| bytes(&self.reserved[owner.index()])).sum()
+    /// Granules of the whole units that a slot takes in which a counted owner keeps `granules`; 0 if it is smaller than a unit.
+    #[inline]
+    fn whole(&self, owner: Owner, granules: u64) -> u64 {
+        let unit = self.limits.unit().granules();
+        if self.limits.counts(owner) && granules > unit / 2 { granules.next_multiple_of(unit) } else { 0 }
     }
 
-    /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `spare` granules of it will be
-    /// split off.
-    #[inline]
-    fn admit(&mut self, growth: &Growth<P>, owner: Owner, demand: &Demand, spare: u64) -> Result<(), GrowError> {
-        let limits = &self.limits;
-        if limits.counts(owner) {
-            limits.check_quota(&self.counters, self.counted_reserved(), bytes(demand) - (spare << GRANULE.ilog2()))?;
+    /// What must be free on the shared side to serve all that is wanted, and `demand` of a counted owner, of which `whole` granules are whole
+    /// units; `None` if the owner touches no other unit for it, which is never refused.
+    ///
+    /// # Errors
+    /// `QuotaFull`.
+    #[inline(never)]
+    fn admit_counted(&self, owner: Owner, demand: &Demand, whole: u64) -> Result<Option<Demand>, GrowError> {
+        let mut wanted = self.wanted;
+        self.limits.each(owner, &mut wanted, |class, all| *all += demand[class]);
+        let all = self.limits.shared(&self.counters, &wanted);
+        if all == self.limits.shared(&self.counters, &self.wanted) {
+            return Ok(None);
         }
-        let mut all = self.wanted;
-        all.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
-        let (class, kept) = limits.reserve();
+        self.check_quota(&wanted, whole)?;
+        Ok(Some(all))
+    }
+
+    /// Checks that counted owners may touch the units of all that is reserved, of `all` on their side, and `whole` granules of whole units in
+    /// addition.
+    fn check_quota(&self, all: &Wanted, whole: u64) -> Result<(), GrowError> {
+        let pieces = self.limits.new_units(&self.counters, &all[Side::Counted.index()]);
+        let unit = self.limits.unit();
+        let wholes = |demand: &Demand| {
+            Class::all().skip(unit.index()).map(|class| demand[class.index()] << class.index()).sum::<u64>()
+        };
+        let counted = Owner::all().filter(|&owner| self.limits.counts(owner));
+        let reserved: u64 = counted.map(|owner| wholes(&self.reserved[owner.index()])).sum();
+        let granules = reserved.saturating_add(whole).saturating_add(pieces * unit.granules());
+        let touched = self.limits.touched_bytes(&self.counters).saturating_add(granules.saturating_mul(GRANULE));
+        if touched > self.limits.most() { Err(GrowError::QuotaFull) } else { Ok(()) }
+    }
+
+    /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `whole` granules of it are
+    /// whole units.
+    #[inline]
+    fn admit(&mut self, growth: &Growth<P>, owner: Owner, demand: &Demand, whole: u64) -> Result<(), GrowError> {
+        let all = if self.limits.counts(owner) {
+            let Some(all) = self.admit_counted(owner, demand, whole)? else { return Ok(()) };
+            all
+        } else {
+            let mut all = self.limits.shared(&self.counters, &self.wanted);
+            all.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+            all
+        };
+        let free = self.counters.free(Side::Shared);
+        let (class, kept) = self.limits.reserve();
         if kept > 0 {
-            let available = left(self.counters.all_free(), &all, class);
+            let available = left(free, &all, class);
             if available < kept as i64 && available + (self.growable(growth, class) as i64) < kept as i64 {
                 return Err(GrowError::OutOfSpace);
             }
         }
-        match missing_blocks(self.counters.all_free(), &all) {
+        match missing_blocks(free, &all) {
             0 => Ok(()),
             blocks => self.grow(growth, blocks, &all),
         }
@@ -170,7 +226,7 @@ impl<P: Platform> State<P> {
         }
         let end = self.counters.end();
         // An extent's front is there from its first block on.
-        let line = if end.is_multiple_of(BLOCK_GRANULES) { Line::default() } else { self.sets.line(end) };
+        let line = if end.is_multiple_of(BLOCK_GRANULES) { Line::default() } else { self.shared().line(end) };
         let last = extent::last_end(growth.max_pages());
         let mut to = end + (blocks - 1) * BLOCK_GRANULES;
         loop {
@@ -178,7 +234,7 @@ impl<P: Platform> State<P> {
             if to > last {
                 return Err(GrowError::OutOfSpace);
             }
-            if missing_blocks(&extent::grown(self.counters.all_free(), &line, end, to), wanted) == 0 {
+            if missing_blocks(&extent::grown(self.counters.free(Side::Shared), &line, end, to), wanted) == 0 {
                 break;
             }
         }
@@ -191,9 +247,10 @@ impl<P: Platform> State<P> {
     /// Adds all slots up to a new end, which raw memory has.
     pub(super) fn extend(&mut self, to: u64) {
         let new = Entry { generation: 0, len: 0, state: SlotState::Free, class: Class::LARGEST, owner: Owner::new(0) };
-        extent::pieces(self.counters.end(), to).for_each(|(granule, class)| self.free_piece(granule, class, new));
+        extent::pieces(self.counters.end(), to)
+            .for_each(|(granule, class)| self.free_piece(Side::Shared, granule, class, new));
         self.counters.set_end(self.raw, to);
-        self.counters.save_free(self.raw);
+        self.counters.save_free(self.raw, Side::Shared);
     }
 
     /// Takes a slot; `entry` is its entry without the generation.
@@ -203,51 +260,88 @@ impl<P: Platform> State<P> {
         let reserved = &mut self.reserved[owner.index()][class.index()];
         if *reserved > 0 {
             *reserved -= 1;
-            self.wanted[class.index()] -= 1;
+            let side = self.limits.side(owner, class);
+            self.wanted[side.index()][class.index()] -= 1;
             self.outstanding -= 1;
         } else if !self.is_unlimited(owner) {
             let mut one = Demand::default();
             one[class.index()] = 1;
-            self.admit(growth, owner, &one, class.granules() - entry.granules())?;
+            self.admit(growth, owner, &one, self.whole(owner, entry.granules()))?;
         }
+        match self.take_free(entry) {
+            Some(Some(slot)) => Ok(slot),
+            _ => self.take_after_damage(growth, entry),
+        }
+    }
+
+    /// Takes a slot after slots were written off, for the last of which there may be none.
+    #[cold]
+    #[inline(never)]
+    fn take_after_damage(&mut self, growth: &Growth<P>, entry: Entry) -> Result<Slot, GrowError> {
+        let side = self.limits.side(entry.owner, entry.class);
         loop {
-            if let Some((from, granule, word)) = self.lowest(class) {
-                if let Some(slot) = self.take_from(from, granule, entry, word) {
-                    return Ok(slot);
+            match self.take_free(entry) {
+                Some(Some(slot)) => return Ok(slot),
+                Some(None) => {}
+                None => {
+                    let mut one = self.wanted;
+                    one[side.index()][entry.class.index()] += 1;
+                    self.grow(growth, 1, &self.limits.shared(&self.counters, &one))?;
                 }
-            } else {
-                // Only after damage, when slots were written off.
-                let mut one = self.wanted;
-                one[class.index()] += 1;
-                self.grow(growth, 1, &one)?;
             }
         }
     }
 
-    /// The lowest free slot of the smallest class from `class` on that has one, and the word of the index that has it.
-    #[inline]
-    fn lowest(&mut self, class: Class) -> Option<(Class, u64, u64)> {
-        for at in class.index()..Class::COUNT {
-            let Some(from) = Class::from_index(at as u8).filter(|from| self.counters.free(*from) > 0) else { continue };
-            if let Some((granule, word)) = self.sets.first(SetId::free(from)) {
-                return Some((from, granule, word));
+    /// Takes a free slot if there is one; nothing of it is taken if it had to be written off.
+    #[inline(always)]
+    fn take_free(&mut self, entry: Entry) -> Option<Option<Slot>> {
+        if self.limits.counts(entry.owner) {
+            return self.take_counted(entry);
+        }
+        let lowest = self.lowest(Side::Shared, entry.class.index()..Class::COUNT)?;
+        Some(self.take_from(Side::Shared, lowest, entry, Side::Shared))
+    }
+
+    /// Takes a slot for a counted owner: a piece of a unit that is touched, if it is smaller than a unit and there is one, else a unit or more.
+    #[inline(never)]
+    fn take_counted(&mut self, entry: Entry) -> Option<Option<Slot>> {
+        let (class, unit) = (entry.class.index(), self.limits.unit().index());
+        if let Some(lowest) = self.lowest(Side::Counted, class..unit) {
+            return Some(self.take_from(Side::Counted, lowest, entry, Side::Counted));
+        }
+        let lowest = self.lowest(Side::Shared, class.max(unit)..Class::COUNT)?;
+        Some(self.take_from(Side::Shared, lowest, entry, Side::Counted))
+    }
+
+    /// The lowest free slot of a side, of the smallest class that has one.
+    #[inline(always)]
+    fn lowest(&mut self, side: Side, classes: std::ops::Range<usize>) -> Option<Lowest> {
+        for at in classes {
+            if self.counters.free(side)[at] == 0 {
+                continue;
             }
+            let Some(class) = Class::from_index(at as u8) else { continue };
+            if let Some((granule, word)) = self.sets[side.index()].first(SetId::free(class)) {
+                return Some(Lowest { class, granule, word });
+            }
+            // Only after damage: the index does not have what the counter has.
+            self.counters.lose_free(self.raw, side, class);
         }
         None
     }
 
-    /// Takes the slot of class `from` at `granule`, the lowest of `word` in the index, or none there if that is 0, and frees the granules
-    /// beyond those of `entry`. A slot whose entry contradicts the index is written off, so that it does not block later allocations; then
-    /// nothing is taken.
-    #[inline]
-    fn take_from(&mut self, from: Class, granule: u64, entry: Entry, word: u64) -> Option<Slot> {
+    /// Takes a free slot of a side, and frees the granules beyond those of `entry`, on the side `of` the owner. A slot whose entry contradicts
+    /// the index is written off, so that it does not block later allocations; then nothing is taken.
+    #[inline(always)]
+    fn take_from(&mut self, side: Side, lowest: Lowest, entry: Entry, of: Side) -> Option<Slot> {
+        let Lowest { class: from, granule, .. } = lowest;
         let found = self.granules.get(granule);
         let slot = match found {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
             _ => {
-                self.remove_lowest(from, granule, word);
-                self.counters.add_free(from, -1);
-                self.counters.save_free(self.raw);
+                self.remove(side, lowest);
+                self.counters.add_free(side, from, -1);
+                self.counters.save_free(self.raw, side);
                 self.counters.lose(self.raw, from);
                 return None;
             }
@@ -256,31 +350,35 @@ impl<P: Platform> State<P> {
         self.granules.set(granule, &Entry { generation, ..entry });
         let need = entry.granules();
         if need == from.granules() {
-            self.remove_lowest(from, granule, word);
+            self.remove(side, lowest);
+        } else if side == of {
+            self.free_beyond(side, granule, from, granule + need);
         } else {
-            self.split(from, granule, need);
+            self.split_units(granule, from, granule + need);
         }
-        self.counters.add_free(from, -1);
-        self.counters.save_free(self.raw);
+        self.counters.add_free(side, from, -1);
+        self.counters.save_free(self.raw, side);
+        if side != of {
+            self.counters.save_free(self.raw, of);
+        }
         self.counters.change_kept(self.raw, entry.owner, need as i32);
         Some(Slot { granule, generation })
     }
 
-    #[inline]
-    fn remove_lowest(&mut self, class: Class, granule: u64, word: u64) {
+    #[inline(always)]
+    fn remove(&mut self, side: Side, Lowest { class, granule, word }: Lowest) {
         if word != 0 {
-            self.sets.set_word(SetId::free(class), granule, word, word & word.wrapping_sub(1));
+            self.sets[side.index()].set_word(SetId::free(class), granule, word, word & word.wrapping_sub(1));
         }
     }
 
-    /// Frees the granules of a slot of class `from` beyond the first `need`, and removes the slot from the index.
-    #[inline]
-    fn split(&mut self, from: Class, granule: u64, need: u64) {
-        let before = self.sets.line(granule);
+    /// Removes the slot at `granule` from the index, and frees its granules from `end` on.
+    #[inline(always)]
+    fn free_beyond(&mut self, side: Side, granule: u64, class: Class, end: u64) {
+        let before = self.sets[side.index()].line(granule);
         let mut line = before;
-        line[SetId::free(from).index()] &= !(1 << (granule % 64));
-        let (mut base, mut size) = (granule, from.granules());
-        let end = granule + need;
+        line[SetId::free(class).index()] &= !(1 << (granule % 64));
+        let (mut base, mut size) = (granule, class.granules());
         while end - base < size {
             size /= 2;
             let upper = base + size;
@@ -290,7 +388,7 @@ impl<P: Platform> State<P> {
                     Ok(piece) if piece.state == SlotState::Inside => {
                         self.granules.set(upper, &piece.free(class));
                         line[SetId::free(class).index()] |= 1 << (upper % 64);
-                        self.counters.add_free(class, 1);
+                        self.counters.add_free(side, class, 1);
                     }
                     _ => self.counters.lose(self.raw, class),
                 }
@@ -298,11 +396,18 @@ impl<P: Platform> State<P> {
                 base = upper;
             }
         }
-        self.sets.set_line(granule, &before, &line);
+        self.sets[side.index()].set_line(granule, &before, &line);
     }
-}
 
-/// Bytes of wanted state.
-fn bytes(demand: &Demand) -> u64 {
-    Class::all().map(|class| demand[class.index()] << (class.index() + GRANULE.ilog2() as usize)).sum()
+    /// Does the same for a slot of a unit or more of which a counted owner takes the granules up to `end`: the pieces of its last unit are free
+    /// on the counted side, whole units on the shared one.
+    #[inline(never)]
+    fn split_units(&mut self, granule: u64, class: Class, end: u64) {
+        let unit = self.limits.unit();
+        let whole = end.next_multiple_of(unit.granules());
+        self.free_beyond(Side::Shared, granule, class, whole);
+        if whole > end {
+            self.free_beyond(Side::Counted, whole - unit.granules(), unit, end);
+        }
+    }
 }

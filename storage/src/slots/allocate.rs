@@ -1,11 +1,11 @@
 //! Allocating and freeing slots, and reserving memory for them.
 
 use super::chunk::{FREE, Line, USED, slot_at};
-use super::class::{CLASSES, HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
+use super::class::{CLASSES, HEAD, LARGE, class_for, granules_for, granules_of, size_of, slots_of};
 use super::name::name_of;
 use super::reserved::Reserved;
 use super::{SlotId, Slots};
-use crate::arena::{Class, GRANULE};
+use crate::arena::GRANULE;
 use crate::{GrowError, OS_PAGE, Platform};
 
 impl<P: Platform> Slots<P> {
@@ -177,7 +177,7 @@ impl<P: Platform> Slots<P> {
 
     #[inline(never)]
     fn reserve_all(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        let (mut classes, mut large, mut spare) = (0_u64, Vec::new(), 0);
+        let (mut classes, mut large) = (0_u64, Vec::new());
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
                 Some(class) => {
@@ -186,9 +186,7 @@ impl<P: Platform> Slots<P> {
                 }
                 None => {
                     let granules = granules_for(len).ok_or(GrowError::OutOfSpace)?;
-                    let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
-                    large.push((class, u64::from(count)));
-                    spare += u64::from(count) * (class.granules() - granules);
+                    large.push((granules, u64::from(count)));
                 }
             }
         }
@@ -209,15 +207,15 @@ impl<P: Platform> Slots<P> {
             return Ok(());
         }
         wanted.at = self.arena.ended_reservations();
-        if wanted.other || wanted != before { self.reserve_chunks(wanted, large, spare) } else { Ok(()) }
+        if wanted.other || wanted != before { self.reserve_chunks(wanted, large) } else { Ok(()) }
     }
 
     #[cold]
-    fn reserve_chunks(&self, wanted: Reserved, mut chunks: Vec<(Class, u64)>, spare: u64) -> Result<(), GrowError> {
+    fn reserve_chunks(&self, wanted: Reserved, mut chunks: Vec<(u64, u64)>) -> Result<(), GrowError> {
         self.reserved.set(Reserved { other: true, ..Reserved::default() });
-        chunks.push((chunk_of(0), wanted.narrow.into()));
-        chunks.push((chunk_of(CLASSES - 1), wanted.wide.into()));
-        self.arena.reserve_parts(self.owner, &chunks, spare)?;
+        chunks.push((granules_of(0), wanted.narrow.into()));
+        chunks.push((granules_of(CLASSES - 1), wanted.wide.into()));
+        self.arena.reserve_granules(self.owner, &chunks)?;
         self.reserved.set(wanted);
         Ok(())
     }

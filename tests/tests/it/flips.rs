@@ -146,6 +146,8 @@ fn flipped_bit_opens_no_guard_changes_no_block_and_stops_nothing() {
         assert!(coppice.producer().rollback_to(head, None).answer().is_ok(), "{what}");
         coppice.pass(60);
         assert_eq!(coppice.head(), Some(head), "{what}");
+        coppice.upgrade_with(None).unwrap_or_else(|reject| panic!("{what}: {reject:?}"));
+        coppice.append(&made(next)).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     }
     println!("flips by place: {met:?}");
     assert!(flips < 300 || met.len() >= 7, "{met:?}");

@@ -304,12 +304,7 @@ impl Text {
                 storage.billed_bytes as f64,
             ),
             ("coppice_stable_max_bytes", Gauge, "Cap on the billed bytes.", storage.max_bytes as f64),
-            (
-                "coppice_stable_reusable_bytes",
-                Gauge,
-                "Bytes that owners can take without growing.",
-                storage.reusable_bytes as f64,
-            ),
+            ("coppice_stable_reusable_bytes", Gauge, "Bytes of free slots.", storage.reusable_bytes as f64),
             ("coppice_used_bytes", Gauge, "Bytes of all owners, without quarantined blobs.", storage.used_bytes as f64),
             (
                 "coppice_blobs_quarantined_bytes",

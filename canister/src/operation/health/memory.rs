@@ -38,7 +38,7 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
 /// Returns a finding if the memory of records, or the number of rows of the deletion queue, is near its cap. An empty store reports nothing,
 /// because a small cap may be intended.
 pub(super) fn records(state: &State) -> Option<Finding> {
-    let (kept, cap) = (state.blobs.arena().counted_bytes(), state.blobs.arena().quota());
+    let (kept, cap) = (state.blobs.arena().touched_bytes(), state.blobs.arena().quota());
     let (rows, most_rows) = state.deletions.rows();
     let left = cap.saturating_sub(kept);
     let rows_left = most_rows.saturating_sub(rows);
@@ -50,9 +50,7 @@ pub(super) fn records(state: &State) -> Option<Finding> {
     let free = storage.reusable_bytes;
     let any = storage.records > 0 || rows > 0;
     let memory = |what: &str| {
-        format!(
-            "UTXO records {what} max_utxo_bytes: they keep {kept} of {cap} bytes, and {free} of these are free slots"
-        )
+        format!("UTXO records {what} max_utxo_bytes: they keep {kept} of {cap} bytes, and {free} of these are free")
     };
     let queue = |what: &str| format!("the deletion queue {what} max_deletion_rows: it has {rows} of {most_rows} rows");
     let (code, message) = match any {

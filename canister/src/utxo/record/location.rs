@@ -10,7 +10,7 @@
 
 use super::head::Head;
 use super::layout::flag;
-use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
+use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, PtrError};
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use crate::storage::slots::{SlotId, Slots};
@@ -79,7 +79,7 @@ pub fn class_bytes(len: u64) -> u64 {
 /// # Errors
 /// `ExternalFull`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
 pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
-    let parts = allocate(blobs, bytes.len() as u64, owners::EXTERNAL, limit)?;
+    let parts = allocate(blobs, bytes.len() as u64, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
         if let Err(error) = blobs.write(part, 0, bytes) {
             crate::platform::trap(&format!("a new blob cannot be written: {error}"));
@@ -92,7 +92,7 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
 ///
 /// # Errors
 /// As [`store`].
-pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
+pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let kept = blobs.kept_bytes(owners::EXTERNAL);
     if kept.saturating_add(class_bytes(len)) > limit {
         return Err(UtxoRefusal::ExternalFull { limit });
@@ -101,15 +101,12 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
     let classes = lens.filter_map(|rest| Class::for_len(rest.min(u64::from(MAX_BLOB)) as u32));
     let wanted: Vec<(Class, u64)> = classes.map(|class| (class, 1)).collect();
     let arena = blobs.arena();
-    // Parts of an upload count towards the quota only once a record has them, so they are checked beforehand.
-    arena
-        .creating(|| arena.check_quota(class_bytes(len)).and_then(|()| arena.reserve(owner, &wanted)))
-        .map_err(refused)?;
+    arena.creating(|| arena.reserve(owners::EXTERNAL, &wanted)).map_err(refused)?;
     let mut parts = Vec::new();
     let mut rest = len;
     while rest > 0 {
         let part = rest.min(u64::from(MAX_BLOB));
-        match blobs.allocate(part as u32, owner) {
+        match blobs.allocate(part as u32, owners::EXTERNAL) {
             Ok(ptr) => parts.push(ptr),
             Err(error) => {
                 free_parts(blobs, &parts);

@@ -204,7 +204,7 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
 fn records_are_counted_in_bytes_that_they_keep() {
     let mut w = World::new();
     let arena = memory::arena().unwrap();
-    let empty = arena.counted_bytes();
+    let empty = arena.touched_bytes();
     let txs: Vec<Tx> = (0..2_000).map(|salt| Tx::orphan(salt, 20)).collect();
     // Room for records of 2 MiB in all, and for their nodes.
     arena.set_quota(empty + (3 << 20), 0);
@@ -212,9 +212,9 @@ fn records_are_counted_in_bytes_that_they_keep() {
     assert!(made > 500 && made < 2_000, "{made}");
     let refused = w.create(&raw(&txs[made]));
     assert_eq!(refused, Err(UtxoRefusal::NoMemory(NoMemory::RecordsFull { limit: empty + (3 << 20) })));
-    assert!(arena.counted_bytes() > empty + (3 << 20) - (256 << 10) && arena.counted_bytes() <= empty + (3 << 20));
+    assert!(arena.touched_bytes() > empty + (3 << 20) - (256 << 10) && arena.touched_bytes() <= empty + (3 << 20));
     let storage = w.store.storage();
-    assert_eq!((storage.kept_bytes, storage.max_bytes), (arena.counted_bytes(), arena.quota()));
+    assert_eq!((storage.kept_bytes, storage.max_bytes), (arena.touched_bytes(), arena.quota()));
     // Work on records is not refused at the quota.
     let by = Tx::of(9_999, &[(txs[0].txid, 0)], 1);
     assert_eq!(w.spend_one(&txs[0], 0, &by), Ok(1));
@@ -223,7 +223,7 @@ fn records_are_counted_in_bytes_that_they_keep() {
         let call = w.call();
         w.store.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
     }
-    assert_eq!(arena.counted_bytes(), empty, "freed memory does not count");
+    assert_eq!(arena.touched_bytes(), empty, "freed memory does not count");
     assert_eq!(txs.iter().take_while(|tx| w.create(&raw(tx)).is_ok()).count(), made);
     audit();
 }

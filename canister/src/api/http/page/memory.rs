@@ -8,7 +8,7 @@ use maud::{Markup, html};
 fn name(owner: Owner) -> &'static str {
     match owner {
         Owner::Chain => "blocks",
-        Owner::Upload => "open uploads",
+        Owner::Upload => "the open upload of a block",
         Owner::External => "transactions in blobs",
         Owner::Records => "UTXO records",
         Owner::Deletions => "deletion queue",

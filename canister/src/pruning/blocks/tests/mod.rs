@@ -14,6 +14,7 @@ use coppice_interface::{
 };
 
 mod capacity;
+mod caps;
 mod exporters;
 mod full;
 mod plan;

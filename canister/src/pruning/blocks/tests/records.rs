@@ -10,18 +10,25 @@ use coppice_interface::{AppendError, MAX_HEIGHT, MissingParents, NoMemory, UtxoR
 /// Outputs of a record, which takes more than 100 KiB.
 const OUTPUTS: u32 = 1_000;
 
-struct Both {
-    blocks: World,
+/// A chain, and UTXO records beside it.
+pub(super) struct Both {
+    pub(super) blocks: World,
     records: UtxoStore,
     settings: UtxoSettings,
     salt: u64,
 }
 
 impl Both {
-    fn create(&mut self) -> Result<[u8; 32], UtxoRefusal> {
+    pub(super) fn new(blocks: World) -> Self {
+        let cells = Rc::new(crate::testing::space(memory::CELLS));
+        let records = UtxoStore::open(cells, hash_key()).unwrap();
+        Self { blocks, records, settings: UtxoSettings::default(), salt: 0 }
+    }
+
+    pub(super) fn create(&mut self, outputs: u32) -> Result<[u8; 32], UtxoRefusal> {
         memory::arena().unwrap().end_reservations();
         self.salt += 1;
-        let tx = Tx::orphan(self.salt, OUTPUTS);
+        let tx = Tx::orphan(self.salt, outputs);
         let call = Call {
             height: 1_000,
             now_ns: NOW,
@@ -36,7 +43,7 @@ impl Both {
     fn fill_with_records(&mut self) -> Vec<[u8; 32]> {
         let mut made = Vec::new();
         loop {
-            match self.create() {
+            match self.create(OUTPUTS) {
                 Ok(txid) => made.push(txid),
                 Err(error) => {
                     assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace));
@@ -46,7 +53,7 @@ impl Both {
         }
     }
 
-    fn delete(&mut self, txid: &[u8; 32]) {
+    pub(super) fn delete(&mut self, txid: &[u8; 32]) {
         let call = Call {
             height: 1_000,
             now_ns: NOW,
@@ -81,13 +88,10 @@ impl Both {
 
 #[test]
 fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
-    let blocks = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
-    let cells = Rc::new(crate::testing::space(memory::CELLS));
-    let records = UtxoStore::open(cells, hash_key()).unwrap();
-    let mut both = Both { blocks, records, settings: UtxoSettings::default(), salt: 0 };
+    let mut both = Both::new(world(PrunePolicyArg { retain_blocks: Some(1), ..policy() }));
     both.blocks.append(2, 1_000, 1);
     // The first record of each kind grows what is not in the arena.
-    let first = both.create().unwrap();
+    let first = both.create(OUTPUTS).unwrap();
     const RESERVE: u64 = 64 << 20;
     memory::set_reserve(RESERVE);
     memory::set_max_pages(memory::billed_pages() + (RESERVE + (32 << 20)) / memory::WASM_PAGE);
@@ -99,7 +103,7 @@ fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
     let of_reserve = both.fill_with_blocks();
     assert!(of_reserve << 20 > RESERVE / 2, "{of_reserve}");
     let billed = memory::billed_pages();
-    assert_eq!((both.create().is_err(), both.fill_with_blocks()), (true, 0), "memory is used up");
+    assert_eq!((both.create(OUTPUTS).is_err(), both.fill_with_blocks()), (true, 0), "memory is used up");
 
     made.iter().for_each(|txid| both.delete(txid));
     audit();

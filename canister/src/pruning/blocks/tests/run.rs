@@ -188,7 +188,7 @@ fn a_run_stops_at_its_budget_and_resumes_there() {
 fn an_op_of_a_block_changes_at_most_a_page() {
     const BLOBS: usize = 300;
     let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1_000_000), ..policy() });
-    let others: Vec<_> = (0..128 * BLOBS).map(|_| world.blobs.allocate(CLASS, owners::EXTERNAL).unwrap()).collect();
+    let others: Vec<_> = (0..128 * BLOBS).map(|_| world.blobs.allocate(CLASS, owners::KEY_INDEX).unwrap()).collect();
     for other in others.iter().step_by(128) {
         world.blobs.free(other).unwrap();
         world.blobs.release(other).unwrap();
