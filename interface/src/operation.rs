@@ -304,7 +304,7 @@ pub struct StorageStatus {
     pub used_bytes: u64,
     /// Class bytes of quarantined blobs.
     pub quarantined_bytes: u64,
-    /// Bytes of free slots, which are taken before memory grows. Those of `utxo.reusable_bytes` serve UTXO records only.
+    /// Bytes of free slots, which are taken before memory grows. `utxo.reusable_bytes` of them serve UTXO records only.
     pub reusable_bytes: u64,
     /// Payload bytes of kept blocks.
     pub payload_bytes: u64,

@@ -285,7 +285,7 @@ pub struct UtxoStorage {
     pub reusable_bytes: u64,
     /// Bytes of stable memory that count towards `max_bytes`. Memory is counted in units of the log's slots, or of 256 KiB
     /// if these are smaller: those that slots and index of the records, rows of the deletion queue, and transactions in
-    /// blobs touch. What is free in them is used for these only, before another unit is touched.
+    /// blobs touch. Free bytes in them serve these only, before another unit is touched.
     pub kept_bytes: u64,
     /// The bytes above which new records take no memory: the setting `max_utxo_bytes`, or the value that is in force if
     /// the setting is 0.

@@ -1,4 +1,4 @@
-//! Size classes of the arena's slots, and owners of its memory.
+//! Size classes of the arena's slots, owners of its memory, and sides of its free slots.
 
 use crate::WASM_PAGE;
 
@@ -75,6 +75,26 @@ impl Class {
     #[inline]
     pub fn larger(self) -> Option<Self> {
         Self::from_index(self.0 + 1)
+    }
+}
+
+/// The side of a free slot: who may take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Whole units for all owners, and pieces of units for owners that are not counted.
+    Shared,
+    /// Pieces of units that counted owners touch, for these owners.
+    Counted,
+}
+
+impl Side {
+    /// Both sides, by index.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::Counted];
+
+    /// Its index.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self as usize
     }
 }
 

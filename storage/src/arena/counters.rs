@@ -13,9 +13,8 @@
 //! ```
 //! `estimated_kept_bytes` (`pruning-spec-v1.md` 10) is 64 KiB times the granules of an owner.
 
-use super::class::{ByClass, Class, Owner};
+use super::class::{ByClass, Class, Owner, Side};
 use super::extent::{self, COUNTERS};
-use super::limits::Side;
 use crate::header::Header;
 use crate::raw::Raw;
 use crate::{OpenError, Platform};

@@ -1,8 +1,7 @@
 //! Quarantining, releasing and giving back state.
 
-use super::class::{Class, Owner};
+use super::class::{Class, Owner, Side};
 use super::granules::{Entry, SlotState, Undecodable};
-use super::limits::Side;
 use super::sets::SetId;
 use super::{Arena, State};
 use crate::Platform;

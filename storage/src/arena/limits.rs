@@ -13,7 +13,7 @@
 //! touch, because the log cannot use what they leave of a unit. In return no other owner takes a piece of such a unit: the pieces that are
 //! free in it are the counted side's, and counted owners take these before they touch another unit.
 
-use super::class::{Class, GRANULE, Owner};
+use super::class::{Class, GRANULE, Owner, Side};
 use super::counters::Counters;
 use super::demand::{Demand, missing};
 
@@ -27,26 +27,6 @@ pub struct Shares {
     pub spaces: Owner,
     /// Owners that count towards the quota.
     pub counted: &'static [Owner],
-}
-
-/// The side of a free slot: who may take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Whole units for all owners, and pieces of units for owners that are not counted.
-    Shared,
-    /// Pieces of units that counted owners touch, for these owners.
-    Counted,
-}
-
-impl Side {
-    /// Both sides, by index.
-    pub const ALL: [Self; 2] = [Self::Shared, Self::Counted];
-
-    /// Its index.
-    #[inline(always)]
-    pub fn index(self) -> usize {
-        self as usize
-    }
 }
 
 /// Wanted slots of both sides, by class.
@@ -150,7 +130,7 @@ impl Limits {
         missing(counters.free(Side::Counted), wanted, self.unit)
     }
 
-    /// What must be free on the shared side to serve all that is wanted.
+    /// The slots that must be free on the shared side to serve all that is wanted.
     #[inline]
     pub fn shared(&self, counters: &Counters, wanted: &Wanted) -> Demand {
         let [shared, counted] = wanted;

@@ -43,10 +43,11 @@ use crate::growth::{Growth, Terms};
 use crate::raw::Raw;
 use crate::superblock::{Root, SPACES, Superblock};
 use crate::{OpenError, Platform};
+use class::Side;
 use counters::{Counters, RESERVED_CYCLES};
 use demand::Demand;
 use granules::GranuleTable;
-use limits::{Limits, Side, Wanted};
+use limits::{Limits, Wanted};
 use sets::GranuleSets;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -234,7 +235,7 @@ impl<P: Platform> Arena<P> {
     }
 
     /// Sets the bytes that counted owners may touch while entries are created, and the bytes that they touched when this was set (`floor`).
-    /// Work that creates no entries may go above the larger one by the reserve. What touches no other unit is never refused.
+    /// Work that creates no entries may go above the larger one by the reserve. A slot for which no other unit is touched is never refused.
     pub fn set_quota(&self, cap: u64, floor: u64) {
         self.change(|state, _| state.limits.set_cap(cap, floor));
     }

@@ -12,9 +12,8 @@
 //! | 2 | an extent of 256 MiB | 32 | in front of the first extent, and on the heap |
 //! | 3 | 16 GiB | one | on the heap only |
 
-use super::class::{Class, MAX_GRANULES};
+use super::class::{Class, MAX_GRANULES, Side};
 use super::extent::{self, EXTENT, LEVEL_2, LINE, SIDE};
-use super::limits::Side;
 use crate::Platform;
 use crate::raw::Raw;
 

@@ -1,10 +1,10 @@
 //! Reserving and taking state.
 
-use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
+use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
 use super::demand::{Demand, left, missing_blocks};
 use super::extent;
 use super::granules::{Entry, SlotState};
-use super::limits::{Side, Wanted};
+use super::limits::Wanted;
 use super::sets::{Line, SetId};
 use super::{Arena, State};
 use crate::{GrowError, Growth, Platform};
@@ -153,8 +153,8 @@ impl<P: Platform> State<P> {
         if self.limits.counts(owner) && granules > unit / 2 { granules.next_multiple_of(unit) } else { 0 }
     }
 
-    /// What must be free on the shared side to serve all that is wanted, and `demand` of a counted owner, of which `whole` granules are whole
-    /// units; `None` if the owner touches no other unit for it, which is never refused.
+    /// The slots that must be free on the shared side to serve all that is wanted, and `demand` of a counted owner, of which `whole` granules
+    /// are whole units; `None` if the owner touches no other unit for it, which is never refused.
     ///
     /// # Errors
     /// `QuotaFull`.

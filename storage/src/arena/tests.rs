@@ -589,7 +589,7 @@ fn agrees_with_a_model() {
                     let end = model.end_with(owner, class, count);
                     match wanted {
                         Ok(()) => {
-                            // What nothing is wanted for needs no memory.
+                            // No slots need no memory.
                             model.reach(if count == 0 { model.end } else { end }, arena.end() / GRANULE);
                             model.reserved[owner.index()][class.index()] = count;
                         }

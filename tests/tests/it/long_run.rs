@@ -101,7 +101,12 @@ fn thousands_of_blocks_with_each_trigger_in_turn_stop_growing() {
         }
     }
     let storage = coppice.storage();
-    assert_eq!(Some((storage.billed_bytes, storage.arena_bytes)), half, "the last half grew nothing");
+    let (billed, arena) = half.unwrap();
+    // The highest peak of the kept bytes may come late in a short run: one growth, a sixteenth. A run of 16,000 blocks ends its growth in
+    // its first half.
+    let growth = if blocks > BLOCKS { 0 } else { billed / 16 + (1 << 20) };
+    assert!(storage.billed_bytes <= billed + growth, "{} billed, {billed} at half", storage.billed_bytes);
+    assert!(storage.arena_bytes <= arena + growth, "{} laid out, {arena} at half", storage.arena_bytes);
     assert!(storage.billed_bytes > first, "the first half did");
     assert_eq!(turns.len() as u64, blocks / TURN);
     assert!(
