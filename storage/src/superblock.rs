@@ -46,9 +46,9 @@ impl Superblock {
     /// # Errors
     /// [`OpenError::Header`] if the memory has another layout, and [`OpenError::Corrupt`] if both copies are damaged.
     pub fn open(raw: Raw<impl Platform>) -> Result<Self, OpenError> {
-        let copies = COPIES.map(|at| raw.read_with(at, Self::decode));
-        let [first, second] = copies;
-        first.or_else(|why| second.map_err(|_| why))
+        let [first, second] = COPIES;
+        let read = |at| raw.read_with(at, Self::decode);
+        read(first).or_else(|why| read(second).map_err(|_| why))
     }
 
     fn decode(bytes: &[u8; BYTES]) -> Result<Self, OpenError> {

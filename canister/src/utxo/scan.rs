@@ -23,6 +23,7 @@ pub struct Cursor {
     /// The record's slot; 0: before the first record under the key.
     pub slot: SlotId,
     /// The id in the record's slot, even if the record cannot be decoded.
+    #[serde(with = "serde_bytes")]
     pub txid: Hash,
 }
 

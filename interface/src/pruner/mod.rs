@@ -32,7 +32,7 @@ pub enum UtxoNotifyOutcome {
     Scheduled(UtxoPruneJob),
     /// A job for the height or a higher one is already waiting or running.
     Underway(UtxoPruneJob),
-    /// The height, or a higher one, was already pruned: by this job, the last that completed, if there is one.
+    /// The height, or a higher one, was already pruned: by this job, the last that completed, if the history has it.
     Processed(Option<UtxoPruneJob>),
     /// A block was persisted before, so that only `utxo_notify_block_persisted` triggers pruning.
     PersisterActive {
@@ -206,46 +206,70 @@ pub enum UtxoPrunerPhase {
     DeleteAtHeight,
 }
 
-/// Counts of a job's work.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoPruneCounts {
-    /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
-    pub old_unmined: u64,
-    /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
-    pub parents_preserved: u64,
-    /// Expired preservations that were cleared between the phases.
-    pub preservations_expired: u64,
-    /// Phase 2: records that were examined.
-    pub processed: u64,
-    /// Deleted records.
-    pub records_deleted: u64,
-    /// Pages of the deleted records.
-    pub pages_deleted: u64,
-    /// Records that wait for the deletion of their external blob.
-    pub records_deleting: u64,
-    /// Outputs of surviving parents whose spender is now marked as deleted.
-    pub parents_updated: u64,
-    /// Outputs of surviving parents that a double spend held, and that are now unspent.
-    pub outputs_released: u64,
-    /// Transactions in the BlobStore that were deleted with their records.
-    pub external_files_deleted: u64,
-    /// Transactions in the BlobStore that should have been deleted with their records, but no longer existed.
-    pub external_files_missing: u64,
-    /// Records that defensive mode keeps, because a spender is unmined.
-    pub skipped_child_unmined: u64,
-    /// Records that defensive mode keeps, because a spender was not mined long enough ago.
-    pub skipped_child_recent: u64,
-    /// Records that defensive mode keeps, because a spender has no record, and the parent does not mark it as deleted.
-    pub skipped_child_absent: u64,
-    /// Records that are kept, because their data in the BlobStore or their row in the deletion queue could not be
-    /// removed.
-    pub external_errors: u64,
-    /// Records that are kept, because the record or a parent cannot be decoded or does not match the index, or because
-    /// memory was missing to list the record under another height.
-    pub record_errors: u64,
-    /// Chunks of `utxo_chunk_size` records, including partial chunks at the end of ticks.
-    pub chunks: u64,
+/// Declares counts; those that are zero are not stored.
+macro_rules! counts {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[native_docs]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $($(#[$doc])* #[serde(skip_serializing_if = "is_zero")] pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Adds the increase from `before` to `now`.
+            pub fn add(&mut self, now: &Self, before: &Self) {
+                $(self.$field += now.$field - before.$field;)*
+            }
+        }
+    };
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+counts! {
+    /// Counts of a job's work.
+    UtxoPruneCounts {
+        /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
+        old_unmined,
+        /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
+        parents_preserved,
+        /// Expired preservations that were cleared between the phases.
+        preservations_expired,
+        /// Phase 2: records that were examined.
+        processed,
+        /// Deleted records.
+        records_deleted,
+        /// Pages of the deleted records.
+        pages_deleted,
+        /// Records that wait for the deletion of their external blob.
+        records_deleting,
+        /// Outputs of surviving parents whose spender is now marked as deleted.
+        parents_updated,
+        /// Outputs of surviving parents that a double spend held, and that are now unspent.
+        outputs_released,
+        /// Transactions in the BlobStore that were deleted with their records.
+        external_files_deleted,
+        /// Transactions in the BlobStore that should have been deleted with their records, but no longer existed.
+        external_files_missing,
+        /// Records that defensive mode keeps, because a spender is unmined.
+        skipped_child_unmined,
+        /// Records that defensive mode keeps, because a spender was not mined long enough ago.
+        skipped_child_recent,
+        /// Records that defensive mode keeps, because a spender has no record, and the parent does not mark it as deleted.
+        skipped_child_absent,
+        /// Records that are kept, because their data in the BlobStore or their row in the deletion queue could not be
+        /// removed.
+        external_errors,
+        /// Records that are kept, because the record or a parent cannot be decoded or does not match the index, or because
+        /// memory was missing to list the record under another height.
+        record_errors,
+        /// Chunks of `utxo_chunk_size` records, including partial chunks at the end of ticks.
+        chunks,
+    }
 }
 
 /// A job: the pruning of records for a height, over as many ticks as needed, and its outcome.

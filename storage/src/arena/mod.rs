@@ -104,12 +104,13 @@ impl<P: Platform> Arena<P> {
             growth.reserve(FIRST_END).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
         let superblock = if new { Superblock::create(raw) } else { Superblock::open(raw)? };
+        let counters = if new { Counters::create(raw) } else { Counters::open(raw)? };
         let mut state = State {
             raw,
             superblock,
             granules: GranuleTable(raw),
-            sets: Side::ALL.map(|side| GranuleSets::open(raw, side)),
-            counters: if new { Counters::create(raw) } else { Counters::open(raw)? },
+            sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end())),
+            counters,
             limits: Limits::new(shares),
             reserved: Default::default(),
             wanted: Default::default(),
@@ -130,7 +131,7 @@ impl<P: Platform> Arena<P> {
             state.superblock.save(state.raw);
             state.counters.agree();
             state.counters.save(state.raw);
-            state.sets.iter().for_each(GranuleSets::save);
+            state.sets.iter().for_each(|sets| sets.save(state.counters.end()));
             growth.save();
         });
     }

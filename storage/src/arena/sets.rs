@@ -57,29 +57,37 @@ pub struct GranuleSets<P: Platform> {
     empty: [u64; SETS],
 }
 
+/// Lines of level 2 that an arena of `end` granules has.
+fn lines(end: u64) -> usize {
+    end.div_ceil(64 * EXTENT).min(LINES) as usize
+}
+
 /// No word.
 const NONE: u64 = u64::MAX;
 
 impl<P: Platform> GranuleSets<P> {
-    /// Reads the upper levels. The cost does not depend on the number of blobs.
-    pub fn open(raw: Raw<P>, side: Side) -> Self {
+    /// Reads the upper levels of an arena of `end` granules. The cost does not depend on the number of blobs.
+    pub fn open(raw: Raw<P>, side: Side, end: u64) -> Self {
         let base = side.index() as u64 * SIDE;
-        let words = raw.read_words(base + LEVEL_2, 2 * SETS * LINES as usize);
-        let word = |at: usize| u64::from(words[2 * at]) | u64::from(words[2 * at + 1]) << 32;
-        let mut mirror: Vec<Line> =
-            (0..LINES as usize).map(|line| std::array::from_fn(|set| word(line * SETS + set))).collect();
-        let level_3 = |set: usize| {
-            mirror.iter().enumerate().fold(0, |all, (line, words)| all | u64::from(words[set] != 0) << line)
-        };
-        mirror.push(std::array::from_fn(level_3));
+        let mut mirror = vec![[0; SETS]; LINES as usize + 1];
+        let mut level_3 = [0; SETS];
+        for (line, words) in mirror[..lines(end)].iter_mut().enumerate() {
+            let bytes: [u8; LINE as usize] = raw.read(base + LEVEL_2 + line as u64 * LINE);
+            for ((word, bytes), above) in words.iter_mut().zip(bytes.as_chunks().0).zip(&mut level_3) {
+                *word = u64::from_le_bytes(*bytes);
+                *above |= u64::from(*word != 0) << line;
+            }
+        }
+        mirror[LINES as usize] = level_3;
         Self { raw, base, mirror, empty: [NONE; SETS] }
     }
 
-    /// Writes level 2.
-    pub fn save(&self) {
-        let bytes: Vec<u8> =
-            self.mirror[..LINES as usize].iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-        self.raw.write(self.base + LEVEL_2, &bytes);
+    /// Writes level 2 of an arena of `end` granules.
+    pub fn save(&self, end: u64) {
+        for (line, words) in self.mirror[..lines(end)].iter().enumerate() {
+            let bytes = words.map(u64::to_le_bytes);
+            self.raw.write(self.base + LEVEL_2 + line as u64 * LINE, bytes.as_flattened());
+        }
     }
 
     #[inline]
@@ -249,7 +257,7 @@ mod tests {
         // Sparse memory of the largest arena.
         let memory = <Twin as Platform>::Memory::default();
         memory.grow(MAX_GRANULES - memory.size());
-        GranuleSets::open(Raw::new(), Side::Counted)
+        GranuleSets::open(Raw::new(), Side::Counted, MAX_GRANULES)
     }
 
     proptest! {

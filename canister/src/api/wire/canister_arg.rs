@@ -29,13 +29,13 @@ fn read(bytes: &[u8], installs: bool) -> Result<Option<CanisterArg>, String> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let arg = candid::decode_one(bytes).map_err(|error| undecodable(&error))?;
     let mut message = Cursor::new(bytes);
     let types = Header::read_le_args(&mut message, (None,)).ok().and_then(|header| header.to_types().ok());
     let (types, arguments) = types.ok_or("the types of the argument cannot be read")?;
     let [argument] = arguments.as_slice() else {
         return if arguments.is_empty() { Ok(None) } else { Err("pass one argument, not several".into()) };
     };
+    let arg = candid::decode_one(bytes).map_err(|error| undecodable(&error))?;
     let payload = match &arg {
         None => {
             let values = bytes.get(message.position() as usize..).unwrap_or_default();

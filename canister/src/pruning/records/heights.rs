@@ -92,11 +92,15 @@ impl UtxoPruner {
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
     }
 
+    fn last_completed(&self) -> Option<UtxoPruneJob> {
+        self.stored.last_completed.and_then(|which| self.stored.ended.get(&self.ended, which))
+    }
+
     /// Returns the outcome of a trigger, after creating a job if one is needed.
     fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         if height <= self.stored.processed {
             self.stored.skipped.already_processed += 1;
-            return UtxoNotifyOutcome::Processed(self.stored.last_completed.clone());
+            return UtxoNotifyOutcome::Processed(self.last_completed());
         }
         match self.open_job(height, false) {
             Some(job) => UtxoNotifyOutcome::Underway(job),
@@ -136,6 +140,8 @@ impl UtxoPruner {
     /// Ends a job and adds it to the history.
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
         (job.state, job.end, job.ended_at_ns) = (state, end, Some(platform::time_ns()));
+        let most = self.stored.settings.max_job_history;
+        let which = self.stored.ended.push(&self.ended, &job, most);
         if state == UtxoJobState::Completed {
             // A job has processed nothing above its safe height or the notified height, even if an operator named a higher one.
             let reached = job
@@ -144,10 +150,8 @@ impl UtxoPruner {
                 .min(job.current_height.unwrap_or(0))
                 .min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
-            self.stored.last_completed = Some(job.clone());
+            self.stored.last_completed = Some(which);
         }
-        let most = self.stored.settings.max_job_history;
-        self.stored.ended.push(&self.ended, &job, most);
         job
     }
 

@@ -28,14 +28,16 @@ fn slot_of(ring: &Ring, which: u64) -> Cell {
 }
 
 impl Ended {
-    /// Adds a job; forgets the oldest jobs above `most`.
-    pub fn push(&mut self, ring: &Ring, job: &UtxoPruneJob, most: u32) {
-        ring.make_room(self.count);
-        if let Err(why) = slot_of(ring, self.count).save(ring.space(), job) {
+    /// Adds a job; forgets the oldest jobs above `most`. Returns its number.
+    pub fn push(&mut self, ring: &Ring, job: &UtxoPruneJob, most: u32) -> u64 {
+        let which = self.count;
+        ring.make_room(which);
+        if let Err(why) = slot_of(ring, which).save(ring.space(), job) {
             logs::error(&format!("job {}: {why}", job.id));
         }
         self.count += 1;
         self.trim(most);
+        which
     }
 
     /// Forgets the oldest jobs above `most`.
@@ -47,6 +49,11 @@ impl Ended {
     fn backwards(self, ring: &Ring, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest.max(ring.kept(self.count).start)..before.min(self.count);
         kept.rev().filter_map(move |which| Some((which, slot_of(ring, which).load(ring.space()).ok()??)))
+    }
+
+    /// Returns the job of a number if it is kept.
+    pub fn get(self, ring: &Ring, which: u64) -> Option<UtxoPruneJob> {
+        self.backwards(ring, which + 1).next().filter(|(found, _)| *found == which).map(|(_, job)| job)
     }
 
     /// Returns a job by id if it is among the last ten that ended.

@@ -62,7 +62,8 @@ pub(super) struct Stored {
     pub full_pass: Option<FullPass>,
     /// Unmined records below this height were old when phase 1 last ended.
     pub cutoff: u32,
-    pub last_completed: Option<UtxoPruneJob>,
+    /// Number in the ring of the job that completed last.
+    pub last_completed: Option<u64>,
     /// Position of the ring of ended jobs.
     pub ended: Ended,
     /// Jobs that were ever made; the last one's id.
