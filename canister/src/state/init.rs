@@ -78,7 +78,7 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
     let key = key::load(&cells)?;
-    let mut state = Box::new(State {
+    let state = State {
         roles,
         deletions_stopped,
         records,
@@ -96,8 +96,7 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
         cells,
         key,
         config,
-    });
-    state.bound_feeding();
-    STATE.set(Some(state));
+    };
+    STATE.with_borrow_mut(|opened| opened.insert(state).bound_feeding());
     Ok(())
 }

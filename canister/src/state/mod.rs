@@ -74,7 +74,7 @@ pub struct State {
 }
 
 thread_local! {
-    static STATE: RefCell<Option<Box<State>>> = const { RefCell::new(None) };
+    static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
 #[cfg(test)]
