@@ -44,6 +44,9 @@ pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
 pub use meter::Meter;
+#[cfg(any(test, feature = "testing"))]
+pub use pages::pretend_changes;
+pub use pages::{Counting, changed_pages};
 pub use platform::Platform;
 pub use raw::Raw;
 pub use space::Space;

@@ -1,152 +1,158 @@
-//! Number of 4 KiB pages that a message changes in a store: its payload, its lines, and its header.
+//! Pages of 4 KiB of stable memory that a message changes, each counted once, in the one place through which all writes go.
 //!
-//! ```text
-//! pages are numbered as if the memory lay in one piece
-//! 0                  252 MiB                       264 MiB                    264 MiB + 8 KiB         272 MiB
-//! ├ lines of chunks …├ lower levels of the sets …  ├ counters, upper levels   ├ header of the store … ├ payload of the arena …
-//! ```
+//! Counting adds some 40 instructions to a write, so a message counts only while a limit of its work depends on the number.
 
 use crate::OS_PAGE;
+use std::cell::{Cell, RefCell};
 
-/// Where the words of the arena's sets begin: of blocks of 64 granules, and of 64 such blocks. The lines of 2^23 chunks end before.
-const SETS: [u64; 2] = [252 << 20, 262 << 20];
-/// Where the arena's counters are, and the upper levels of its sets.
-const COUNTERS: u64 = 264 << 20;
-/// Where the store's header is.
-const HEADER: u64 = COUNTERS + 2 * OS_PAGE;
-/// Where the payload begins.
-const PAYLOAD: u64 = 272 << 20;
-/// Granules of a page of the sets' first level: 64 lines of 64 bytes, each of 64 granules.
-const GRANULES_OF_PAGE: u64 = 64 * 64;
+/// Places of a new set.
+const PLACES: usize = 256;
 
-/// A bit for each of 4,096 pages.
-type Bits = [u64; 64];
-
-/// Changed pages, as bitmaps of the parts of 16 MiB that have changed pages.
-pub struct Pages {
-    parts: Vec<Option<Box<Bits>>>,
-    /// The page added last, for each remainder: most changes hit one of these pages.
-    recent: [u64; 8],
-    /// Number of changed pages.
-    pub count: u64,
+/// A set of pages: open addressing in a table that doubles when it is half full.
+#[derive(Default)]
+struct Pages {
+    /// Pages + 1; 0 for a free place.
+    places: Vec<u32>,
+    /// The page added last for each remainder, + 1: most writes hit one of these pages.
+    recent: [u32; 32],
+    count: u64,
 }
 
-impl Default for Pages {
-    fn default() -> Self {
-        Self { parts: Vec::new(), recent: [u64::MAX; 8], count: 0 }
+thread_local! {
+    static COUNTING: Cell<u32> = const { Cell::new(0) };
+    /// The page noted last: neighbouring writes often hit one page.
+    static LAST: Cell<u64> = const { Cell::new(u64::MAX) };
+    static PAGES: RefCell<Pages> =
+        const { RefCell::new(Pages { places: Vec::new(), recent: [0; 32], count: 0 }) };
+}
+
+/// Counts changed pages until it is dropped. Another one that begins meanwhile leaves the count as it is.
+#[derive(Debug)]
+#[must_use = "pages are counted until this is dropped"]
+pub struct Counting(());
+
+impl Counting {
+    /// Begins to count, from 0 on if nobody counts yet.
+    pub fn begin() -> Self {
+        if COUNTING.replace(COUNTING.get() + 1) == 0 {
+            LAST.set(u64::MAX);
+            PAGES.set(Pages { places: vec![0; PLACES], ..Pages::default() });
+        }
+        Self(())
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        COUNTING.set(COUNTING.get() - 1);
+    }
+}
+
+/// Returns the number of pages that have changed since counting began; 0 while nobody counts.
+pub fn changed_pages() -> u64 {
+    if COUNTING.get() > 0 { PAGES.with_borrow(|pages| pages.count) } else { 0 }
+}
+
+/// Counts so many pages as changed, for tests of limits.
+#[cfg(any(test, feature = "testing"))]
+pub fn pretend_changes(pages: u64) {
+    note(changed_pages() * OS_PAGE, (pages * OS_PAGE) as usize);
+}
+
+/// Notes that `len` bytes from `at` on are written.
+#[inline(always)]
+pub(crate) fn note(at: u64, len: usize) {
+    if COUNTING.get() > 0 {
+        note_pages(at, len);
+    }
+}
+
+#[inline(never)]
+fn note_pages(at: u64, len: usize) {
+    let (first, last) = (at / OS_PAGE, at.wrapping_add(len as u64).saturating_sub(1) / OS_PAGE);
+    if first != LAST.get() || last != first {
+        PAGES.with_borrow_mut(|pages| (first..=last).for_each(|page| pages.add(page as u32 + 1)));
+        LAST.set(last);
     }
 }
 
 impl Pages {
-    /// Adds the pages of `len` bytes of payload from `at` on.
-    #[inline(always)]
-    pub fn add_payload(&mut self, at: u64, len: u64) {
-        self.add(PAYLOAD + at, len);
-    }
-
-    /// Adds the page of a granule's line.
     #[inline]
-    pub fn add_line(&mut self, granule: u64) {
-        // Two blocks of 64 granules have their entries and lines in one page.
-        self.add(granule / 128 * OS_PAGE, 1);
-    }
-
-    /// Adds the header.
-    #[inline]
-    pub fn add_header(&mut self) {
-        self.add(HEADER, 1);
-    }
-
-    /// Adds the pages of the arena that taking a granule or giving it back changes, besides that of its line.
-    pub fn add_granule(&mut self, granule: u64) {
-        self.add(SETS[0] + granule / GRANULES_OF_PAGE * OS_PAGE, 1);
-        self.add(SETS[1] + granule / GRANULES_OF_PAGE / 64 * OS_PAGE, 1);
-        // The counters, and the upper levels of the sets.
-        self.add(COUNTERS, 2 * OS_PAGE);
-    }
-
-    /// Adds a page that is in none of the parts above.
-    pub fn add_other(&mut self) {
-        self.count += 1;
-    }
-
-    #[inline(always)]
-    fn add(&mut self, at: u64, len: u64) {
-        let (first, last) = (at / OS_PAGE, (at + len - 1) / OS_PAGE);
-        if first != last || self.recent[(first % 8) as usize] != first {
-            self.add_all(first, last);
+    fn add(&mut self, page: u32) {
+        if self.recent[page as usize % self.recent.len()] != page {
+            self.add_other(page);
         }
     }
 
-    #[inline(never)]
-    fn add_all(&mut self, first: u64, last: u64) {
-        for page in first..=last {
-            let (part, word, bit) = ((page / 4_096) as usize, (page / 64 % 64) as usize, 1 << (page % 64));
-            if part >= self.parts.len() {
-                self.parts.resize_with(part + 1, || None);
+    fn add_other(&mut self, page: u32) {
+        self.recent[page as usize % self.recent.len()] = page;
+        if enter(&mut self.places, page) {
+            self.count += 1;
+            if 2 * self.count > self.places.len() as u64 {
+                let old = std::mem::take(&mut self.places);
+                self.places = vec![0; 2 * old.len()];
+                old.into_iter().filter(|page| *page > 0).for_each(|page| _ = enter(&mut self.places, page));
             }
-            let bits = self.parts[part].get_or_insert_with(|| Box::new([0; 64]));
-            self.count += u64::from(bits[word] & bit == 0);
-            bits[word] |= bit;
         }
-        self.recent[(last % 8) as usize] = last;
+    }
+}
+
+/// Enters a page, and returns whether it is new. The table has a free place, and a power of two of them.
+fn enter(places: &mut [u32], page: u32) -> bool {
+    let last = places.len() - 1;
+    let mut at = (u64::from(page).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & last;
+    loop {
+        match places[at] {
+            0 => {
+                places[at] = page;
+                return true;
+            }
+            there if there == page => return false,
+            _ => at = at.wrapping_add(1) & last,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::MAX_GRANULES;
-
-    /// Returns the number of pages after each change.
-    fn counts(changes: &[fn(&mut Pages)]) -> Vec<u64> {
-        let mut pages = Pages::default();
-        let count = |change: &fn(&mut Pages)| {
-            change(&mut pages);
-            pages.count
-        };
-        changes.iter().map(count).collect()
-    }
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn page_counts_once() {
-        let payload: [fn(&mut Pages); 5] = [
-            |pages| pages.add_payload(4_000, 96),
-            |pages| pages.add_payload(0, 4_096),
-            |pages| pages.add_payload(4_095, 2),
-            |pages| pages.add_payload(8 * 4_096, 1),
-            |pages| pages.add_payload(4_000, 8_193),
-        ];
-        assert_eq!(counts(&payload), [1, 1, 2, 3, 4]);
-        let lines: [fn(&mut Pages); 3] =
-            [|pages| pages.add_line(0), |pages| pages.add_line(127), |pages| pages.add_line(128)];
-        assert_eq!(counts(&lines), [1, 1, 2]);
+    fn pages_count_once_and_only_while_somebody_counts() {
+        note(0, 9);
+        assert_eq!(changed_pages(), 0);
+        let counting = Counting::begin();
+        let counts: Vec<u64> = [(4_000, 96), (0, 4_096), (4_095, 2), (8, 0), (4_000, 8_193), (500 << 30, 1)]
+            .into_iter()
+            .map(|(at, len)| {
+                note(at, len);
+                changed_pages()
+            })
+            .collect();
+        assert_eq!(counts, [1, 1, 2, 2, 3, 4]);
+        drop(Counting::begin());
+        note(1 << 20, 1);
+        assert_eq!(changed_pages(), 5, "the first one counts on");
+        drop(counting);
+        assert_eq!(changed_pages(), 0);
+        let _counting = Counting::begin();
+        assert_eq!(changed_pages(), 0);
     }
 
-    /// A line of a set's first level spans 64 granules, a page 64 lines; so does a page of the second level with lines of the first.
-    #[test]
-    fn granule_counts_a_page_of_each_level_and_the_counters() {
-        let granules: [fn(&mut Pages); 5] = [
-            |pages| pages.add_granule(0),
-            |pages| pages.add_granule(64 * 64 - 1),
-            |pages| pages.add_granule(64 * 64),
-            |pages| pages.add_granule(64 * 64 * 64 - 1),
-            |pages| pages.add_granule(64 * 64 * 64),
-        ];
-        assert_eq!(counts(&granules), [4, 4, 5, 6, 8]);
-    }
-
-    #[test]
-    fn parts_share_no_page_even_at_the_end_of_the_arena() {
-        let all: [fn(&mut Pages); 7] = [
-            |pages| pages.add_line(0),
-            |pages| pages.add_line(MAX_GRANULES - 1),
-            |pages| pages.add_granule(0),
-            |pages| pages.add_granule(MAX_GRANULES - 1),
-            Pages::add_header,
-            |pages| pages.add_payload(0, 1),
-            Pages::add_other,
-        ];
-        assert_eq!(counts(&all), [1, 2, 6, 8, 9, 10, 11]);
+    proptest! {
+        /// Compared with a `BTreeSet`: few pages, neighbours, and pages far from each other, until the table has doubled several times.
+        #[test]
+        fn count_agrees_with_a_model(ranges in prop::collection::vec((0u64..1 << 27, 0u32..27, 1usize..40_000), 1..400)) {
+            let _counting = Counting::begin();
+            let mut model = BTreeSet::new();
+            for (page, shift, len) in ranges {
+                let at = (page >> shift) * OS_PAGE + page % OS_PAGE;
+                note(at, len);
+                model.extend(at / OS_PAGE..(at + len as u64).div_ceil(OS_PAGE));
+                prop_assert_eq!(changed_pages(), model.len() as u64);
+            }
+        }
     }
 }

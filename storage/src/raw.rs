@@ -1,6 +1,6 @@
 //! Raw stable memory: reads and writes at addresses. The platform traps beyond its end.
 
-use crate::Platform;
+use crate::{Platform, pages};
 use ic_stable_structures::Memory;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -92,6 +92,7 @@ impl<P: Platform> Raw<P> {
     /// Writes bytes.
     #[inline]
     pub fn write(self, at: u64, bytes: &[u8]) {
+        pages::note(at, bytes.len());
         P::Memory::default().write(at, bytes);
     }
 

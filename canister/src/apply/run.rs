@@ -7,6 +7,7 @@ use super::window::{BodyError, Window, bad};
 use super::{Stores, ids};
 use crate::chain::{AppliedNote, BlockMeta};
 use crate::platform;
+use crate::storage::Counting;
 use crate::utxo::{Applying, Call, Hash};
 use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
 use std::ops::Range;
@@ -102,14 +103,15 @@ impl Applier {
             skipped: false,
             stores,
         };
-        run.stores.utxo.count_pages(true);
+        run.stores.utxo.begin_message();
+        let counting = Counting::begin();
         let (mut ended, mut rest) = (run.run(arg), 0..0);
         if let (true, Err(UtxoApplyError::BadBody { .. } | UtxoApplyError::Corrupt { .. })) = (arg.skip_rest, &ended) {
             rest = run.position.transaction..meta.transactions;
             run.finish();
             ended = Ok(true);
         }
-        run.stores.utxo.count_pages(false);
+        drop(counting);
         if !matches!(ended, Err(UtxoApplyError::WrongSkip { .. })) {
             // The calls that resolve a stop need the choice, too.
             self.set(Stored { missing, ..self.stored });

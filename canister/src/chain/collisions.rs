@@ -3,9 +3,9 @@
 use super::{Admission, ChainStore, IndexTable};
 use crate::platform::limits::MOST_PAGES;
 use crate::platform::native;
-use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::owners;
+use crate::storage::{Counting, Meter};
 use crate::testing::{block, fresh, id, with_keys};
 use coppice_interface::{AppendBlock, AppendError, Commit, PutBlockChunk};
 use coppice_model::blocks::{block_id, upload};
@@ -92,9 +92,8 @@ impl World {
     fn sweep(&mut self, table: IndexTable) {
         loop {
             self.message("a sweep", |chain, _| {
-                chain.count_pages(true);
+                let _counting = Counting::begin();
                 chain.sweep(table, Meter::new(OF_TICK, MOST_PAGES));
-                chain.count_pages(false);
             });
             if !self.chain.debt(table).sweeping {
                 return;

@@ -116,7 +116,7 @@ impl ChainStore {
         }
         #[cfg(test)]
         let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
-        let mut meter = meter.after(self.pages_changed());
+        let mut meter = meter;
         match self.remove_transit_slice(blobs, most, &mut meter) {
             Ok(references) => done.ops = references,
             Err(why) => done.faults.push(why),

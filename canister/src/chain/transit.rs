@@ -19,8 +19,8 @@
 use super::postings::ids::EnteredIds;
 use super::postings::keys::EnteredKeys;
 use super::store::ChainStore;
-use crate::storage::Meter;
 use crate::storage::memory::GrowError;
+use crate::storage::{Counting, Meter};
 
 /// Instructions after which a message enters or takes out no other reference. An append that enters only a part of its block takes that part
 /// out again, which takes no more than entering it did.
@@ -67,9 +67,8 @@ impl ChainStore {
         #[cfg(test)]
         let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
         let mut meter = meter;
-        self.count_pages(references > FEW && self.index.pages() + self.keys.pages() > PAGES);
-        let result = run(self, &mut meter);
-        self.count_pages(false);
-        result
+        let counts = references > FEW && self.index.pages() + self.keys.pages() > PAGES;
+        let _counting = counts.then(Counting::begin);
+        run(self, &mut meter)
     }
 }

@@ -8,10 +8,10 @@ use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage};
 use super::list::Merge;
 use super::row::Row;
 use super::token::Token;
-use super::{Budget, DeletionQueue, Store};
+use super::{DeletionQueue, Store};
 use crate::logs;
 use crate::platform::limits::NS;
-use crate::storage::slots::Slots;
+use crate::storage::Meter;
 use candid::Principal;
 use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Expires leases, the oldest first, and ends back-offs, within a budget. Rows of an expired lease wait again.
-    pub fn notice(&mut self, now_ns: u64, budget: &Budget) {
+    pub fn notice(&mut self, now_ns: u64, meter: &mut Meter) {
         let is_due = |lease: &Lease| lease.stage != Stage::Over && now_ns >= lease.expires_at_ns;
         while let Some(number) = self.leases.earliest(is_due)
             && let Some(lease) = self.leases.get_mut(number)
@@ -146,9 +146,9 @@ impl Store {
                 stage => self.root.tally(Counter::Unknown, u64::from(stage == Stage::Completed)),
             }
         }
-        self.send_back(&mut |slots| budget.has_room(slots));
+        self.send_back(&mut || meter.has_room());
         let treap = self.treap();
-        while budget.has_room(&self.slots)
+        while meter.has_room()
             && let Some(slot) = treap.first(&self.slots, self.root.backing_off)
             && treap.key(&self.slots, slot).0 <= now_ns
         {
@@ -170,10 +170,10 @@ impl Store {
     }
 
     /// Returns the rows of ended leases to their lanes, in the order of the leases' expiry, while there is room.
-    pub fn send_back(&mut self, has_room: &mut dyn FnMut(&Slots) -> bool) {
+    pub fn send_back(&mut self, has_room: &mut dyn FnMut() -> bool) {
         while let Some(number) = self.leases.earliest(|lease| lease.free() > 0) {
             while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.free() > 0) {
-                if !has_room(&self.slots) {
+                if !has_room() {
                     return;
                 }
                 let first = lease.rows(&self.slots).next();

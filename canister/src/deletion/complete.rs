@@ -13,7 +13,6 @@ use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::row::Row;
 use super::{DeletionQueue, Store};
 use crate::platform::limits::NS;
-use crate::storage::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
     BlobDeletionError, BlobDeletionRetry, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions,
@@ -37,8 +36,8 @@ pub enum RecordEnd {
 
 /// Callbacks into the record store while rows are completed.
 pub trait Completion {
-    /// Returns whether the message has room for another row, after the queue has changed `pages` pages.
-    fn has_budget(&mut self, pages: u64) -> bool;
+    /// Returns whether the message has room for another row.
+    fn has_budget(&mut self) -> bool;
 
     /// Removes the record attached to a row.
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd;
@@ -147,7 +146,7 @@ impl DeletionQueue {
                 store.end(number, now_ns, stage, Some(&done));
                 store.root.tally(Counter::Completed, 1);
                 store.root.tally(Counter::Seconds, now_ns.saturating_sub(acquired_at_ns) / NS);
-                store.send_back(&mut |slots| completion.has_budget(slots.pages_changed()));
+                store.send_back(&mut || completion.has_budget());
             }
             Ok(done)
         });
@@ -195,8 +194,8 @@ impl<'a, C: Completion> Report<'a, C> {
     }
 
     /// Returns whether the message has room for another row. The first row always fits.
-    fn has_room(&mut self, slots: &Slots) -> bool {
-        std::mem::take(&mut self.is_first) || self.completion.has_budget(slots.pages_changed())
+    fn has_room(&mut self) -> bool {
+        std::mem::take(&mut self.is_first) || self.completion.has_budget()
     }
 }
 
@@ -228,7 +227,7 @@ impl Store {
                     None => !is_leased && row.height <= report.up_to,
                 };
                 let acts = match queued.filter(is_meant) {
-                    Some(_) if !report.has_room(&self.slots) => break,
+                    Some(_) if !report.has_room() => break,
                     Some(mut row) => self.apply_outcome(&mut row, list, report),
                     None => false,
                 };
@@ -253,7 +252,7 @@ impl Store {
         while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > lease.unknown) {
             let left = u64::from(lease.rows - lease.unknown);
             let Some(mut row) = lease.rows(&self.slots).next() else { return lease.forget_rows() };
-            if !report.has_room(&self.slots) {
+            if !report.has_room() {
                 report.done.remaining = left;
                 return;
             }

@@ -61,11 +61,12 @@ mod row;
 mod schedule;
 mod token;
 
+use crate::platform::limits::MOST_PAGES;
 use crate::storage::memory::{self, GrowError};
 use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::treap::Treap;
 use crate::storage::slots::{SlotId, Slots, buckets};
-use crate::storage::{HashKey, OpenError, owners};
+use crate::storage::{Counting, HashKey, Meter, OpenError, owners};
 use crate::{logs, platform};
 use ages::{Ages, FIRST};
 pub use complete::{Completion, RecordEnd};
@@ -81,9 +82,6 @@ pub use schedule::Scheduled;
 const SECRET: &[u8] = b"deletion queue";
 /// Bits of a name's hash that select its chain: chains stay short up to some million rows.
 const NAME_BITS: u32 = 20;
-/// Maximum pages that a message changes, besides those of its last row: 60 MiB of the 75 MiB above which the platform slows a canister
-/// down.
-pub const MOST_PAGES: u64 = 15_360;
 /// Instructions after which a message begins no further row; the limit of a message is 40 billion.
 pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
 /// Pages and instructions that a call may use to expire leases and end back-offs before its own work.
@@ -126,24 +124,6 @@ struct Store {
     leases: Leases,
     /// The hash key of names.
     key: HashKey,
-}
-
-/// Budget of a message.
-struct Budget {
-    /// Value of the instruction counter after which no other row is begun.
-    end: u64,
-    /// Number of changed pages at which no other row is begun.
-    pages: u64,
-}
-
-impl Budget {
-    fn new(instructions: u64, pages: u64) -> Self {
-        Self { end: platform::instructions().saturating_add(instructions), pages }
-    }
-
-    fn has_room(&self, slots: &Slots) -> bool {
-        slots.pages_changed() < self.pages && platform::instructions() <= self.end
-    }
 }
 
 impl DeletionQueue {
@@ -219,24 +199,24 @@ impl DeletionQueue {
 
     /// Runs an operation on the queue, if there is one, after expiring leases and ending back-offs.
     fn message<T>(&mut self, now_ns: u64, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
-        self.within(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
+        self.within(now_ns, Meter::lasting(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
     }
 
     /// Expires leases and ends back-offs within the budget of a message.
     pub fn tick(&mut self, now_ns: u64) {
-        self.within(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
+        self.within(now_ns, Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
     }
 
-    fn within<T>(&mut self, now_ns: u64, budget: &Budget, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
+    fn within<T>(&mut self, now_ns: u64, mut meter: Meter, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
         let most = self.limits.dead;
         let message = |store: &mut Store| {
             store.ages.advance(now_ns);
-            store.notice(now_ns, budget);
+            store.notice(now_ns, &mut meter);
             let result = run(store);
-            store.bound_dead(most, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
+            store.bound_dead(most, Meter::lasting(SHARE_INSTRUCTIONS, MOST_PAGES));
             result
         };
-        Some(self.store.as_mut()?.write(message).0)
+        Some(self.store.as_mut()?.write(message))
     }
 }
 
@@ -367,17 +347,15 @@ impl Store {
         row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| lease.keeps(row))
     }
 
-    /// Runs an operation and writes its changes. Returns the result and the number of changed pages.
-    fn write<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> (T, u64) {
-        self.slots.count_pages(true);
+    /// Runs an operation and writes its changes.
+    fn write<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        let _counting = Counting::begin();
         let result = run(self);
         self.leases.save(&mut self.slots);
         self.lanes.save(&mut self.slots);
         self.ages.save(&mut self.slots);
         self.root.save(&mut self.slots);
-        let pages = self.slots.pages_changed();
-        self.slots.count_pages(false);
-        (result, pages)
+        result
     }
 }
 

@@ -4,8 +4,10 @@ use super::answer::{Answer, at_most_many};
 use super::header::Counter;
 use super::list::Merge;
 use super::row::Row;
-use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store};
+use super::{DeletionQueue, MOST_INSTRUCTIONS, Store};
 use crate::logs;
+use crate::platform::limits::MOST_PAGES;
+use crate::storage::Meter;
 use coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
 
 /// Maximum row numbers in a call.
@@ -20,7 +22,8 @@ impl DeletionQueue {
         if let RetryBlobDeletions::Ids(ids) = arg {
             at_most_many(ids.len(), MAX_IDS)?;
         }
-        let retried = self.message(now_ns, |store| store.retry(arg, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES)));
+        let retried =
+            self.message(now_ns, |store| store.retry(arg, &mut Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES)));
         Ok(retried.unwrap_or_else(|| match arg {
             RetryBlobDeletions::Ids(ids) => RetriedBlobDeletions { skipped: ids.clone(), ..Default::default() },
             RetryBlobDeletions::StoreType(_) => RetriedBlobDeletions::default(),
@@ -29,12 +32,12 @@ impl DeletionQueue {
 }
 
 impl Store {
-    fn retry(&mut self, arg: &RetryBlobDeletions, budget: &Budget) -> RetriedBlobDeletions {
+    fn retry(&mut self, arg: &RetryBlobDeletions, meter: &mut Meter) -> RetriedBlobDeletions {
         let mut done = RetriedBlobDeletions::default();
         match arg {
             RetryBlobDeletions::Ids(ids) => {
                 for (at, id) in ids.iter().enumerate() {
-                    if at > 0 && !budget.has_room(&self.slots) {
+                    if !meter.has_room() {
                         done.remaining = (ids.len() - at) as u64;
                         break;
                     }
@@ -50,7 +53,7 @@ impl Store {
                     if let Some(row) = Row::read(&self.slots, slot) {
                         self.revive(row, &mut done);
                     }
-                    if !budget.has_room(&self.slots) {
+                    if !meter.has_room() {
                         done.remaining = self.root.counts[BlobDeletionState::Dead as usize][*of as usize];
                         break;
                     }
@@ -69,9 +72,9 @@ impl Store {
     }
 
     /// Drops the oldest dead-letter rows without a record above `most` of these.
-    pub fn bound_dead(&mut self, most: u64, budget: &Budget) {
+    pub fn bound_dead(&mut self, most: u64, mut meter: Meter) {
         let (mut dropped, mut last) = (0, 0);
-        while self.root.dead_alone > most && (dropped == 0 || budget.has_room(&self.slots)) {
+        while self.root.dead_alone > most && meter.has_room() {
             let mut oldest = Merge::new(self, self.root.dead.map(|[alone, _]| alone), (0, 0));
             let Some(row) = oldest.next(self, u64::MAX).and_then(|slot| Row::read(&self.slots, slot)) else { break };
             self.remove(&row);

@@ -85,28 +85,21 @@ impl DeletionQueue {
         })
     }
 
-    /// Holds the blob of a created record for as long as the record exists. Returns the number of changed pages.
-    pub fn hold(&mut self, name: &Name, txid: &[u8; 32]) -> u64 {
-        let Some(store) = &mut self.store else { return 0 };
+    /// Holds the blob of a created record for as long as the record exists.
+    pub fn hold(&mut self, name: &Name, txid: &[u8; 32]) {
+        let Some(store) = &mut self.store else { return };
         let hash = store.hash(name);
-        match store.find_name(name, hash) {
-            Some(_) => 0,
-            None => store.write(|store| store.add(name, hash, Some(*txid), 0, BlobDeletionState::Held)).1,
+        if store.find_name(name, hash).is_none() {
+            store.write(|store| store.add(name, hash, Some(*txid), 0, BlobDeletionState::Held));
         }
     }
 
-    /// Schedules the blob of a record whose deletion also removes the record. Returns the outcome and the number of changed pages.
+    /// Schedules the blob of a record whose deletion also removes the record.
     ///
     /// # Errors
     /// [`GrowError`], only if the blob was not held; nothing has changed.
-    pub fn schedule_record(
-        &mut self,
-        name: &Name,
-        height: u32,
-        txid: &[u8; 32],
-    ) -> Result<(Scheduled, u64), GrowError> {
-        let (scheduled, pages) = self.get_or_make()?.write(|store| store.schedule_record(name, height, txid));
-        Ok((scheduled?, pages))
+    pub fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
+        self.get_or_make()?.write(|store| store.schedule_record(name, height, txid))
     }
 }
 

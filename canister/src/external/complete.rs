@@ -2,9 +2,10 @@
 
 use super::Records;
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
+use crate::logs;
 use crate::platform::limits::MOST_PAGES;
+use crate::storage::{Counting, Meter};
 use crate::utxo::{Call, UtxoStore, flag};
-use crate::{logs, platform};
 use coppice_interface::{UtxoPruneCounts, UtxoRefusal};
 
 /// Inputs whose parents are marked, or preserved, in one step, because each parent may lie on separate pages. A record with more inputs
@@ -18,7 +19,7 @@ pub struct Rows<'a> {
     utxo: &'a mut UtxoStore,
     call: Call<'a>,
     totals: &'a mut UtxoPruneCounts,
-    deadline: u64,
+    meter: Meter,
 }
 
 impl Rows<'_> {
@@ -45,8 +46,8 @@ impl Rows<'_> {
 }
 
 impl Completion for Rows<'_> {
-    fn has_budget(&mut self, pages: u64) -> bool {
-        platform::instructions() <= self.deadline && self.utxo.pages_changed() + pages < MOST_PAGES
+    fn has_budget(&mut self) -> bool {
+        self.meter.has_room()
     }
 
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd {
@@ -68,12 +69,9 @@ pub fn with_records<T>(
     totals: &mut UtxoPruneCounts,
     run: impl FnOnce(&mut DeletionQueue, u64, &mut Rows) -> T,
 ) -> T {
-    let deadline = platform::instructions().saturating_add(MOST_INSTRUCTIONS);
     let Records { utxo, deletions, settings, .. } = records;
     let call = Call::at(current.max(1), settings);
-    utxo.count_pages(true);
-    let mut rows = Rows { utxo, call, totals, deadline };
-    let done = run(deletions, call.now_ns, &mut rows);
-    utxo.count_pages(false);
-    done
+    let _counting = Counting::begin();
+    let mut rows = Rows { utxo, call, totals, meter: Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES) };
+    run(deletions, call.now_ns, &mut rows)
 }

@@ -39,6 +39,6 @@ pub fn create(
     store.check_absent(txid)?;
     deletions.admits(&name, txid)?;
     let created = store.create(blobs, item, batch, call)?;
-    store.note_pages(deletions.hold(&name, txid));
+    deletions.hold(&name, txid);
     Ok(created)
 }

@@ -24,10 +24,8 @@ impl State {
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());
         let mut waits = None;
-        self.chain.count_pages(true);
-        self.utxo.count_pages(true);
+        self.utxo.begin_message();
         while let Some(left) = self.chain.rollback_left() {
-            let before = self.chain.pages_changed() + self.utxo.pages_changed();
             if let Some(number) = self.chain.next_to_roll_back()
                 && self.applier.is_applied(&self.chain, number)
             {
@@ -35,7 +33,6 @@ impl State {
                 let mut stores = Stores { chain, utxo, blobs, settings: &config.utxo };
                 let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
                 done.not_restored += lost;
-                budget.charge(0, self.chain.pages_changed() + self.utxo.pages_changed() - before, 0);
                 match taken {
                     TakenBack::Whole => {}
                     TakenBack::Part => break,
@@ -49,12 +46,8 @@ impl State {
                 }
             }
             let Ok((ops, meter)) = budget.admit_part(left.ops, left.pages) else { break };
-            let changed = self.chain.pages_changed();
             let removed = self.chain.continue_rollback(&mut self.blobs, ops, meter);
-            let end = if removed.finished { left.pages } else { 0 };
-            let pages = self.chain.pages_changed() - changed + end;
-            budget.charge(removed.ops, pages, 0);
-            self.utxo.note_pages(pages);
+            budget.charge(removed.ops, 0);
             if removed.began {
                 done.blocks += 1;
                 self.applier.lower(self.chain.state().next, None);
@@ -62,8 +55,6 @@ impl State {
             is_fresh = false;
             faults.extend(removed.faults);
         }
-        self.chain.count_pages(false);
-        self.utxo.count_pages(false);
         let line =
             waits.as_ref().map(|(number, why)| format!("rollback: waits: block {number} cannot be taken back: {why}"));
         // Only the first of several refusals is logged, because ticks repeat them.

@@ -8,7 +8,7 @@ pub mod places;
 use crate::platform::Ic;
 
 pub use coppice_storage::table::{SLICE_BUCKETS, Slice};
-pub use coppice_storage::{HashKey, OpenError, table};
+pub use coppice_storage::{Counting, HashKey, OpenError, changed_pages, table};
 
 /// The arena of the canister's stable memory.
 pub type Arena = coppice_storage::arena::Arena<Ic>;

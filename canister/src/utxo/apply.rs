@@ -142,7 +142,7 @@ impl UtxoStore {
         (spends, end): (bool, u64),
     ) -> Result<Applied, Refused> {
         let txid = draft.parsed.txid;
-        self.changed.read += LOOKUP_PAGES;
+        self.used.read += LOOKUP_PAGES;
         let found = if_found(self.find_any(&txid)).map_err(Refused::record)?;
         let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
         let inputs = Inputs { txid: &txid, first: 0, outpoints };
@@ -150,7 +150,7 @@ impl UtxoStore {
         let Some(found) = found else {
             let terms = block.terms();
             if !block.is_new && block.call.height <= self.root.pruned {
-                self.changed.read += PARENT_READ * draft.parsed.inputs.len() as u64;
+                self.used.read += PARENT_READ * draft.parsed.inputs.len() as u64;
             }
             self.check_draft(&draft, &terms, &block.call).map_err(Refused::record)?;
             if self.is_pruned(&draft.parsed, block)? {
@@ -289,11 +289,11 @@ impl UtxoStore {
         for ((parent, vout), vin) in outpoints.iter().zip(first..) {
             let input = Input { vin, outpoint: (*parent, *vout) };
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
-                if !meter.has_room(0) {
+                if !meter.has_time() {
                     count = vin - first;
                     break;
                 }
-                self.changed.read += PARENT_READ;
+                self.used.read += PARENT_READ;
                 let found = self.find_any(parent);
                 let may_be_later = match &found {
                     Ok(found) => !found.head.mined(),
@@ -372,7 +372,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
         for ((parent, vout), vin) in inputs.iter().zip(first..) {
-            self.changed.read += PARENT_READ;
+            self.used.read += PARENT_READ;
             let Some(Found { slot, head, .. }) = if_found(self.find(parent))? else { continue };
             let (address, entry) = match EntryAddress::utxo(&self.slots, slot, &head, *vout) {
                 Ok(found) => found,
@@ -404,7 +404,7 @@ impl UtxoStore {
         bytes_of: impl BytesOf,
         room: u64,
     ) -> Result<Option<bool>, UtxoRefusal> {
-        self.changed.read += LOOKUP_PAGES;
+        self.used.read += LOOKUP_PAGES;
         let Some(found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
         if !self.has_block(&found.head, block.block().block_id)? {
             return Ok(Some(false));
@@ -451,7 +451,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
         let TransactionPlace::Block { number, offset } = location::of(&self.slots, *slot, head)? else { return Ok(()) };
-        self.changed.heap = self.changed.heap.max(head.size / 4_096);
+        self.used.heap = self.used.heap.max(head.size / 4_096);
         let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == head.txid);
         match bytes_of(blobs, number, (offset, head.size)).filter(is_of) {
             Some(bytes) => self.copy_in(blobs, *slot, head, &bytes, call),
@@ -474,7 +474,6 @@ impl UtxoStore {
             || bytes.len() as u64 > u64::from(settings.max_tx_size_in_store);
         let place = if settings.externalize_all || is_long {
             let parts = location::store(blobs, bytes, settings.max_external_bytes)?;
-            self.changed.blobs += bytes.len() as u64 / 4_096 + 4 * parts.len() as u64;
             self.set_flags(slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
             location::encode_parts(&parts)
         } else {

@@ -5,6 +5,7 @@ use super::record::{ENTRY, INPUT};
 use super::store::UtxoStore;
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
+use crate::storage::Counting;
 use coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
     Txid, Unspend, UtxoCreate,
@@ -134,8 +135,9 @@ impl UtxoStore {
         let end = platform::instructions().saturating_add(INSTRUCTIONS);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;
+        self.begin_message();
         // No item follows a single one.
-        self.count_pages(I::ENDS_BY_PAGES || items.len() > 1);
+        let _counting = (I::ENDS_BY_PAGES || items.len() > 1).then(Counting::begin);
         for item in items.iter().take(MAX_RESULTS) {
             // The first item always runs, so that the smallest budget makes progress.
             if !results.is_empty() {
@@ -148,7 +150,6 @@ impl UtxoStore {
             bytes += I::weight(&result);
             results.push(result);
         }
-        self.count_pages(false);
         let remaining = (items.len() - results.len()) as u32;
         Batch { results, remaining }
     }

@@ -172,7 +172,7 @@ impl UtxoStore {
         let (newest_at, oldest_at) = (walk.newest, walk.next);
         let mut bytes = Vec::new();
         while let Some((at, page)) = self.next_page(&mut walk)? {
-            self.changed.read += 1;
+            self.used.read += 1;
             bytes.clear();
             self.slots.read_onto(&mut bytes, at, PAGE, (ID * page.count) as usize);
             let ids = bytes.as_chunks::<{ ID as usize }>().0;
@@ -296,9 +296,9 @@ mod tests {
     fn those_that_leave_as_they_came_read_a_page_each() {
         let (mut w, parent, _) = family(12_000);
         let mut leave = |number| {
-            w.store.changed.read = 0;
+            w.store.used.read = 0;
             w.store.remove_child(&parent.txid, &id(number)).unwrap();
-            w.store.changed.read
+            w.store.used.read
         };
         assert!((0..6_000).all(|number| leave(number) == 1));
         assert!(leave(11_999) > 40, "the last one is found at the end");

@@ -16,7 +16,7 @@ use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
 use super::wanted::Wanted;
 use crate::platform;
-use crate::storage::blob::{BlobPtr, BlobStore};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, refused};
 use crate::storage::slots::{MAX_LEN, SlotId};
 use crate::storage::table::same_key;
@@ -197,12 +197,9 @@ impl UtxoStore {
         let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
             let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, Wanted::of(&head).as_slice())?;
-            self.changed.heap = self.changed.heap.max(heap);
+            self.used.heap = self.used.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
-        // The pages of the bytes, one of the blobs' table, and one of the free blobs.
-        let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
-        self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
         let unmined = if terms.mined.is_some_and(|mined| mined.on_longest_chain) {
             0
         } else {

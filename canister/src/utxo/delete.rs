@@ -72,11 +72,11 @@ impl UtxoStore {
         let (mut listed, mut end, mut meter) = (0, inputs.len(), step_meter());
         for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
-                if !meter.has_room(0) {
+                if !meter.has_time() {
                     end = at;
                     break;
                 }
-                self.changed.read += PARENT_PAGES;
+                self.used.read += PARENT_PAGES;
                 match &last.insert((parent, self.find(parent))).1 {
                     Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
                     Err(error) => return Err(error.clone()),
@@ -196,7 +196,6 @@ impl UtxoStore {
             TransactionPlace::Record | TransactionPlace::Block { .. } => Ok(ExternalData::None),
             TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
             TransactionPlace::Blobs { parts, .. } => {
-                self.changed.blobs += 4 * parts.len() as u64;
                 Ok(ExternalData::Freed { missing: !location::free(blobs, &parts)? })
             }
         }

@@ -58,7 +58,7 @@ impl LookUps {
     /// `TooMuchWork`.
     #[inline]
     pub fn count(&mut self) -> Result<(), UtxoRefusal> {
-        if self.0.has_room(0) { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
+        if self.0.has_time() { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
     }
 }
 

@@ -80,10 +80,10 @@ impl UtxoStore {
                 Ok(nth) if !std::mem::replace(&mut is_done[nth], true) => {}
                 _ => continue,
             }
-            if !meter.has_room(0) {
+            if !meter.has_time() {
                 return Ok((preserved, input));
             }
-            self.changed.read += LOOKUP_PAGES;
+            self.used.read += LOOKUP_PAGES;
             let wanted = |head: &Head| match due_by {
                 None => head.key(Order::PreserveUntil) < Some(until),
                 Some(height) => is_due_by(head, height),
@@ -108,7 +108,7 @@ impl UtxoStore {
             }
             known += 1;
             // A parent that cannot be read is not deleted.
-            known > MOST_LOOKED_UP || !meter.has_room(0) || self.due(parent).is_some_and(|due| due <= height)
+            known > MOST_LOOKED_UP || !meter.has_time() || self.due(parent).is_some_and(|due| due <= height)
         })
     }
 

@@ -50,7 +50,7 @@ impl UtxoStore {
         entries(&self.slots, of.slot, &of.head, outputs, |vout, _, entry| {
             let known = last.is_some_and(|last| same_key(&last, &entry.spender.0));
             if next.is_none() && matches!(result, Ok(None)) && entry.is(SPENT) && !entry.is(SPENDER_DELETED) && !known {
-                if !meter.has_room(0) {
+                if !meter.has_time() {
                     next = Some(vout);
                     return;
                 }
@@ -59,7 +59,7 @@ impl UtxoStore {
                 result = self.unstable(&entry, current, retention);
             }
         })?;
-        self.changed.read += read;
+        self.used.read += read;
         let (first, count) = outputs;
         Ok((result?, next.unwrap_or(first.saturating_add(count)).min(of.head.outputs)))
     }

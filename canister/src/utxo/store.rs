@@ -13,7 +13,7 @@ use crate::storage::slots::radix::{MOST_NODES, NODE};
 use crate::storage::slots::rings;
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
-use crate::storage::{HashKey, HashTable};
+use crate::storage::{HashKey, HashTable, changed_pages};
 use coppice_interface::{NotReady, UtxoRefusal, UtxoStorage};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -29,17 +29,14 @@ pub struct UtxoStore {
     pub(super) slots: Slots,
     /// The first slot, mirrored: counters and roots of the ordered indexes.
     pub(super) root: Root,
-    /// Pages that the message has used, for budgets.
-    pub(super) changed: Changed,
+    pub(super) used: Used,
     /// The transactions that are being uploaded.
     pub uploads: Uploads,
 }
 
-/// Upper bound of the pages that this message has changed, besides the pages of the records' slots.
+/// Upper bound of the pages that this message has used, besides those of stable memory that it has changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changed {
-    /// Pages of the BlobStore, and those that other code has changed ([`UtxoStore::note_pages`]).
-    pub blobs: u64,
+pub(super) struct Used {
     /// Pages of the heap: the most of any one record, because the next record reuses them.
     pub heap: u64,
     /// Pages that this message has read of other records and of lists of double spends.
@@ -78,7 +75,7 @@ impl UtxoStore {
             _ => Root::load(&slots)?,
         };
         let table = HashTable::open(memory::space(memory::UTXO_INDEX)?, arena, owners::UTXO_INDEX, key)?;
-        Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
+        Ok(Self { table, slots, root, used: Used::default(), uploads: Uploads::open(cells)? })
     }
 
     /// Writes what the heap mirrors anew.
@@ -301,30 +298,23 @@ impl UtxoStore {
         result
     }
 
-    /// Starts or ends the counting of changed and read pages.
-    pub fn count_pages(&mut self, counted: bool) {
-        self.changed = Changed::default();
-        self.slots.count_pages(counted);
-        self.table.count_pages(counted);
-    }
-
-    /// Counts pages that other code has changed in this message.
-    pub fn note_pages(&mut self, pages: u64) {
-        self.changed.blobs += pages;
+    /// Forgets the pages that earlier messages have used.
+    pub fn begin_message(&mut self) {
+        self.used = Used::default();
     }
 
     /// Counts pages that other code has read in this message.
     pub fn note_read(&mut self, pages: u64) {
-        self.changed.read += pages;
+        self.used.read += pages;
     }
 
-    /// Returns the pages that this message has read since counting began: of records, their table, and lists of double spends.
+    /// Returns the pages that this message has read: of records, their table, and lists of double spends.
     pub fn pages_read(&self) -> u64 {
-        self.changed.read
+        self.used.read
     }
 
-    /// Returns the pages that this message has changed since counting began: of records, their table, and new blobs.
+    /// Returns the pages that this message has changed since counting began, those of the heap included.
     pub fn pages_changed(&self) -> u64 {
-        self.slots.pages_changed() + self.table.pages_changed() + self.changed.blobs + self.changed.heap
+        changed_pages() + self.used.heap
     }
 }

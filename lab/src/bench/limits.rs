@@ -19,7 +19,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "release", _) => (3_150, 4_400),
         // Six splits and six joins: 8,000 for either.
         ("blob", "split_join", _) => (9_400, 9_600),
-        ("blob", "open", _) => (1_560_000, 1_890_000),
+        ("blob", "open", _) => (350_000, 830_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
         ("index", "remove", _) => (4_000, 8_250),

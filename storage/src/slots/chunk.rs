@@ -99,9 +99,6 @@ impl<P: Platform> Slots<P> {
         if let Some(journal) = &mut self.journal {
             journal.add_line(granule, self.arena.line(granule));
         }
-        if let Some(pages) = &mut self.changed {
-            pages.add_line(granule);
-        }
         self.arena.set_line(granule, &line.encode());
     }
 
@@ -149,18 +146,12 @@ impl<P: Platform> Slots<P> {
         if let Some(journal) = &mut self.journal {
             journal.taken.push((granule, granules));
         }
-        if let Some(pages) = &mut self.changed {
-            pages.add_granule(granule);
-        }
         Ok(granule)
     }
 
     /// Gives granules back that were a chunk, or one slot.
     pub(super) fn give(&mut self, granule: u64, granules: u64) {
         self.forget(granule);
-        if let Some(pages) = &mut self.changed {
-            pages.add_granule(granule);
-        }
         self.arena.give_granules(self.owner, granule, granules);
     }
 

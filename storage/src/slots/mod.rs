@@ -39,7 +39,6 @@ pub use class::MAX_LEN;
 pub use id::SlotId;
 
 use crate::arena::{Arena, Owner};
-use crate::pages::Pages;
 use crate::{OpenError, Platform, Space};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
@@ -66,7 +65,6 @@ pub struct Slots<P: Platform> {
     /// The chunks that the arena has reserved for these slots, while no chunk is taken and no message ends.
     reserved: Cell<Reserved>,
     journal: Option<Journal>,
-    changed: Option<Pages>,
 }
 
 /// Bytes of chunks, by use.
@@ -98,7 +96,6 @@ impl<P: Platform> Slots<P> {
             promised_at: Cell::new(0),
             reserved: Cell::default(),
             journal: None,
-            changed: None,
         })
     }
 
@@ -132,18 +129,12 @@ impl<P: Platform> Slots<P> {
         if let Some(journal) = &mut self.journal {
             journal.add(payload, at, bytes.len());
         }
-        if let Some(pages) = &mut self.changed {
-            pages.add_payload(at, bytes.len() as u64);
-        }
         payload.write(at, bytes);
     }
 
     /// Writes a part of the header; an undo writes all of it.
     #[inline]
     fn put_header(&mut self, at: u64, bytes: &[u8]) {
-        if let Some(pages) = &mut self.changed {
-            pages.add_header();
-        }
         self.space.write(at, bytes);
     }
 
@@ -151,16 +142,6 @@ impl<P: Platform> Slots<P> {
     /// [`put_off`](crate::Growth::put_off).
     pub fn is_growth_wanted(&self) -> bool {
         self.arena.growth().is_wanted()
-    }
-
-    /// Starts or stops counting changed pages.
-    pub fn count_pages(&mut self, counted: bool) {
-        self.changed = counted.then(Pages::default);
-    }
-
-    /// Returns the number of changed pages since counting began.
-    pub fn pages_changed(&self) -> u64 {
-        self.changed.as_ref().map_or(0, |pages| pages.count)
     }
 
     #[inline]

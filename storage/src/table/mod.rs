@@ -29,8 +29,7 @@ mod sweep;
 pub use sweep::Slice;
 
 use crate::arena::{Arena, Class, Owner};
-use crate::pages::Pages;
-use crate::{GrowError, HashKey, OpenError, Platform, Space};
+use crate::{GrowError, HashKey, Meter, OpenError, Platform, Space};
 use bucket::{BUCKET, Entry, Head, SLOTS, search, to_link, word_of};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 
@@ -149,17 +148,6 @@ impl<P: Platform> HashTable<P> {
         (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
     }
 
-    /// Starts or stops counting the pages of 4 KiB that the table changes, each once. Each page of buckets that is taken from the arena or
-    /// given back counts up to 4 besides.
-    pub fn count_pages(&mut self, counted: bool) {
-        self.pool.changed = counted.then(Pages::default);
-    }
-
-    /// Returns the number of pages changed since counting began; 0 while they are not counted.
-    pub fn pages_changed(&self) -> u64 {
-        self.pool.pages_changed()
-    }
-
     /// Reserves pages for `count` more entries with evenly distributed hashes, in place of what the owner reserved before.
     ///
     /// # Errors
@@ -211,7 +199,6 @@ impl<P: Platform> HashTable<P> {
             self.insert_overflow(primary, head, entry)?;
         }
         self.pool.header.entries += 1;
-        self.pool.note(Pages::add_header);
         self.pool.save_entries();
         if self.is_dense() {
             self.split();
@@ -234,7 +221,6 @@ impl<P: Platform> HashTable<P> {
 
     #[inline]
     fn push(&mut self, bucket: BucketRef, mut head: Head, entry: Entry) {
-        self.pool.note_bucket(bucket);
         let slot = head.push(entry.hash);
         self.pool.set_entry(bucket, slot, entry);
         self.pool.set_head(bucket, &head);
@@ -251,7 +237,6 @@ impl<P: Platform> HashTable<P> {
         let new = self.pool.take_overflow()?;
         self.push(new, Head::new(head.next()), entry);
         head.set_next(new);
-        self.pool.note_bucket(primary);
         self.pool.set_head(primary, &head);
         self.pool.save();
         Ok(())
@@ -282,7 +267,7 @@ impl<P: Platform> HashTable<P> {
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
         let removed = self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some();
         if removed && self.is_sparse() {
-            self.unsplit(0, u64::MAX);
+            self.unsplit(0, &Meter::unlimited());
         }
         removed
     }
@@ -302,7 +287,6 @@ impl<P: Platform> HashTable<P> {
             if let Some((slot, before, change)) = changed {
                 if let Change::To(value) = change {
                     self.pool.set_entry(at, slot, Entry { hash, value });
-                    self.pool.note_bucket(at);
                 } else {
                     self.fill_hole((primary, first), (at, head, slot));
                     self.pool.drop_entries(1);
@@ -339,7 +323,6 @@ impl<P: Platform> HashTable<P> {
                 (entry.hash == hash).then_some((slot, entry.value))
             });
             if let Some((slot, before)) = found {
-                self.pool.note_bucket(at);
                 self.pool.set_entry(at, slot, Entry { hash, value });
                 return Ok(Some(before));
             }
@@ -356,14 +339,6 @@ impl<P: Platform> HashTable<P> {
         self.add(primary, first, Entry { hash, value }).map(|()| None)
     }
 
-    /// Counts the pages that filling a hole changes: of its bucket, of the bucket with the chain's last-added entry, and of the chain's first
-    /// bucket if that entry's bucket becomes empty.
-    #[cold]
-    fn note_hole(&mut self, at: BucketRef, tail: BucketRef, primary: Option<BucketRef>) {
-        self.pool.note(Pages::add_header);
-        [Some(at), Some(tail), primary].into_iter().flatten().for_each(|bucket| self.pool.note_bucket(bucket));
-    }
-
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed. Behind a damaged link, the hole's own bucket is
     /// packed.
     #[inline(always)]
@@ -378,9 +353,6 @@ impl<P: Platform> HashTable<P> {
             None => return,
         };
         let last = tail_head.count() - 1;
-        if self.pool.changed.is_some() {
-            self.note_hole(at, tail, (last == 0).then_some(primary));
-        }
         if (tail, last) != (at, slot) {
             let moved = self.pool.entry(tail, last);
             self.pool.set_entry(at, slot, moved);

@@ -113,7 +113,6 @@ impl<P: Platform> Pool<P> {
             self.give_page(page);
             return;
         }
-        self.note_bucket(bucket);
         self.set_head(bucket, &Head::new(line.freed.into()));
         line.freed = (bucket % PAGE_BUCKETS as u32) as u8 + 1;
         if line.used == ALL {

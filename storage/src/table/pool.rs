@@ -19,7 +19,6 @@
 use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, SLOTS, bucket_of, entry_offset, to_link, to_word};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
-use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Space};
 
 /// The header of a table.
@@ -71,14 +70,12 @@ pub struct Pool<P: Platform> {
     pub(super) arena: Arena<P>,
     pub(super) owner: Owner,
     pub header: Header,
-    /// Pages that were changed, while they are counted. The functions that insertions call for each entry do not count theirs.
-    pub(super) changed: Option<Pages>,
 }
 
 impl<P: Platform> Pool<P> {
     /// Creates a pool with its first segment, whose buckets are empty.
     pub fn create(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
-        let mut pool = Self { space, arena, owner, header: Header::default(), changed: None };
+        let mut pool = Self { space, arena, owner, header: Header::default() };
         let first = pool.take_page(line_of(0))?;
         if let Err(error) = pool.reserve_directory(1) {
             pool.give_page(first);
@@ -109,29 +106,18 @@ impl<P: Platform> Pool<P> {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} entries", header.entries) });
         }
         // A damaged page does not keep the others from being opened: it is found when it is used.
-        Ok(Self { space, arena, owner, header, changed: None })
-    }
-
-    /// Returns the number of pages changed since counting began; 0 while they are not counted.
-    #[inline]
-    pub fn pages_changed(&self) -> u64 {
-        self.changed.as_ref().map_or(0, |pages| pages.count)
+        Ok(Self { space, arena, owner, header })
     }
 
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&self) {
         self.space.rewrite();
         LAYOUT.write(&self.space, 0);
-        self.write_header();
+        self.save();
     }
 
     /// Writes the words of the header.
-    pub fn save(&mut self) {
-        self.note(Pages::add_header);
-        self.write_header();
-    }
-
-    fn write_header(&self) {
+    pub fn save(&self) {
         let Header { buckets, entries, room, overflow_used } = self.header;
         let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32];
         self.space.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
@@ -149,30 +135,14 @@ impl<P: Platform> Pool<P> {
         self.space.write_u64(ENTRIES, self.header.entries);
     }
 
-    /// Counts pages that are being changed.
-    #[inline(always)]
-    pub fn note(&mut self, add: impl FnOnce(&mut Pages)) {
-        if let Some(pages) = &mut self.changed {
-            add(pages);
-        }
-    }
-
-    /// Counts the page of a bucket that is being changed.
-    #[inline(always)]
-    pub fn note_bucket(&mut self, bucket: BucketRef) {
-        self.note(|pages| pages.add_payload(Self::address(bucket), BUCKET));
-    }
-
     /// Writes the line of a granule.
     pub fn put_line(&mut self, granule: u64, line: &[u8; 16]) {
-        self.note(|pages| pages.add_line(granule));
         self.arena.set_line(granule, line);
     }
 
     /// Takes a page of the arena, and writes the line of its granule.
     pub fn take_page(&mut self, line: [u8; 16]) -> Result<PageRef, GrowError> {
         let granule = self.arena.take_granules(self.owner, 1)?;
-        self.note(|pages| pages.add_granule(granule));
         self.put_line(granule, &line);
         // The arena has fewer than 2^23 granules.
         Ok(granule as PageRef + 1)
@@ -182,10 +152,6 @@ impl<P: Platform> Pool<P> {
     pub fn give_page(&mut self, page: PageRef) {
         let granule = u64::from(page) - 1;
         self.arena.give_granules(self.owner, granule, 1);
-        self.note(|pages| {
-            pages.add_granule(granule);
-            pages.add_line(granule);
-        });
     }
 
     /// Returns whether the page of a bucket is one that the owner took.
@@ -219,7 +185,6 @@ impl<P: Platform> Pool<P> {
     }
 
     fn set_page(&mut self, segment: u64, page: PageRef) {
-        self.note(Pages::add_other);
         self.write_page(segment, page);
     }
 
@@ -307,7 +272,6 @@ impl<P: Platform> Pool<P> {
 
     /// Writes a whole bucket.
     pub fn set_bucket(&mut self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
-        self.note_bucket(bucket);
         self.arena.payload().write(Self::address(bucket), &bucket_of(entries, next));
     }
 }

@@ -11,7 +11,7 @@ use super::bucket::{Entry, SLOTS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::sweep::OF_OVERFLOW;
 use super::{HashTable, LOAD};
-use crate::Platform;
+use crate::{Meter, Platform};
 
 /// Entries per hundred primary slots below which splits are undone.
 const SPARSE: u64 = 25;
@@ -74,8 +74,8 @@ impl<P: Platform> HashTable<P> {
     }
 
     /// Undoes the last split, drops the entries of both chains whose value is below `bound`, and returns them. Gives back the page of the
-    /// last segment if it has no bucket left. `most`: see [`is_full`](Self::is_full).
-    pub(super) fn unsplit(&mut self, bound: u64, most: u64) -> Unsplit {
+    /// last segment if it has no bucket left. No effect if the meter is full.
+    pub(super) fn unsplit(&mut self, bound: u64, meter: &Meter<P>) -> Unsplit {
         let last = self.pool.header.buckets - 1;
         let round = 1 << (63 - last.leading_zeros());
         let (old, new) = (self.pool.primary(last - round), self.pool.primary(last));
@@ -86,7 +86,7 @@ impl<P: Platform> HashTable<P> {
         all.extend(more);
         spare.extend(others);
         let mut overflows = spare.len() as u64;
-        if self.is_full(OF_UNSPLIT + OF_OVERFLOW * overflows, most) {
+        if meter.is_full(OF_UNSPLIT + OF_OVERFLOW * overflows) {
             return Unsplit::Full;
         }
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);

@@ -21,7 +21,6 @@ use super::bucket::{self, BUCKET, ENTRY, HEAD, SLOTS, TAGS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::resize::Unsplit;
 use super::{Entry, HashTable};
-use crate::pages::Pages;
 use crate::{Meter, OS_PAGE, Platform};
 
 /// Splits that one slice undoes at most. They read two segments and write one, as splits and sweeps of as many buckets do.
@@ -58,22 +57,20 @@ impl<P: Platform> HashTable<P> {
     /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`. Also counts the dropped entries whose value
     /// is not below `first_bound`. Then undoes some splits if the table is sparse.
     ///
-    /// The slice stops at a chain, or at a split, for which the meter has no room. While changed pages are counted
-    /// ([`count_pages`](Self::count_pages)), the slice also stops before it changes more pages than the meter has room for, unless it is about
-    /// to make the first change that is counted. So a chain that is longer than any room is swept all the same.
-    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64, meter: Meter<P>) -> Slice {
-        let mut meter = meter.after(self.pages_changed());
-        let most = meter.pages();
+    /// The slice stops at a chain, or at a split, for which the meter has no time. While changed pages are counted
+    /// ([`Counting`](crate::Counting)), the slice also stops before it changes more pages than the meter has room for, unless it is about
+    /// to make the loop's first change. So a chain that is longer than any room is swept all the same.
+    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64, mut meter: Meter<P>) -> Slice {
         let mut slice = self.sweep_segment(from, bound, first_bound, &mut meter);
         if slice.next.is_some() {
             return slice;
         }
         let mut shrinks = true;
         for _ in 0..UNSPLITS {
-            if !self.is_sparse() || !meter.has_room(0) {
+            if !self.is_sparse() || !meter.has_time() {
                 break;
             }
-            match self.unsplit(bound, most) {
+            match self.unsplit(bound, &meter) {
                 Unsplit::Done { gone, overflows } => {
                     slice.add(&gone, first_bound);
                     slice.read += 4 + 2 * overflows;
@@ -90,15 +87,8 @@ impl<P: Platform> HashTable<P> {
         slice
     }
 
-    /// Returns whether a change of `pages` pages would lead above `most`, and is not the first change.
-    pub(super) fn is_full(&self, pages: u64, most: u64) -> bool {
-        let changed = self.pages_changed();
-        changed > 0 && changed.saturating_add(pages) > most
-    }
-
     /// Sweeps one segment, from bucket `from` on. The result continues at a bucket of the segment if there was no room for its change.
     fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64, meter: &mut Meter<P>) -> Slice {
-        let most = meter.pages();
         let end = ((from / PAGE_BUCKETS + 1) * PAGE_BUCKETS).min(self.pool.header.buckets);
         if from >= end {
             return Slice::default();
@@ -115,12 +105,12 @@ impl<P: Platform> HashTable<P> {
             let next = bucket::next_in(bytes);
             if next != 0 {
                 read += 1;
-                if !meter.has_room(0) {
+                if !meter.has_time() {
                     stopped = Some(bucket);
                     break;
                 }
                 if !self.is_left_alone(next, bound) {
-                    let Some((gone, overflow)) = self.sweep_chain(bucket, bound, most) else {
+                    let Some((gone, overflow)) = self.sweep_chain(bucket, bound, meter) else {
                         stopped = Some(bucket);
                         break;
                     };
@@ -135,11 +125,10 @@ impl<P: Platform> HashTable<P> {
             if stale != 0 {
                 let page = Some(bucket / PAGE_OF_BUCKETS);
                 if page != counted {
-                    if self.is_full(OF_BUCKET, most) {
+                    if meter.is_full(OF_BUCKET) {
                         stopped = Some(bucket);
                         break;
                     }
-                    self.pool.note_bucket(bucket);
                     counted = page;
                 }
                 dropped += u64::from(stale.count_ones());
@@ -150,7 +139,6 @@ impl<P: Platform> HashTable<P> {
         }
         if dropped > 0 {
             self.pool.drop_entries(dropped);
-            self.pool.note(Pages::add_header);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
         Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), dropped, late, read }
@@ -176,12 +164,12 @@ impl<P: Platform> HashTable<P> {
     /// Drops entries of one chain with overflow buckets, packs the chain, and returns the dropped entries and the number of overflow buckets.
     /// Returns `None`, and changes nothing, if there is no room.
     #[cold]
-    fn sweep_chain(&mut self, primary: BucketRef, bound: u64, most: u64) -> Option<(Vec<Entry>, u64)> {
+    fn sweep_chain(&mut self, primary: BucketRef, bound: u64, meter: &Meter<P>) -> Option<(Vec<Entry>, u64)> {
         let (all, mut spare) = self.read_chain(primary);
         let overflow = spare.len() as u64;
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);
         if !gone.is_empty() {
-            if self.is_full(OF_BUCKET + OF_OVERFLOW * overflow, most) {
+            if meter.is_full(OF_BUCKET + OF_OVERFLOW * overflow) {
                 return None;
             }
             self.write_chain(primary, &kept, &mut spare);

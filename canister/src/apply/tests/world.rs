@@ -155,9 +155,10 @@ impl World {
         let Self { chain, utxo, blobs, applier, settings } = self;
         memory::arena().unwrap().end_reservations();
         let (settings, mut faults) = (&*settings, Vec::new());
-        utxo.count_pages(true);
+        utxo.begin_message();
+        let counting = crate::storage::Counting::begin();
         let (taken, lost) = applier.take_back(&mut Stores { chain, utxo, blobs, settings }, number, true, &mut faults);
-        utxo.count_pages(false);
+        drop(counting);
         (taken, lost, faults)
     }
 

@@ -109,7 +109,7 @@ impl ChainStore {
         entered.hashes.reserve((index.transactions() - from) as usize);
         let first = self.index_value(meta.number, 0);
         for (position, id) in (from..).zip(index.ids().skip(from as usize)) {
-            if !meter.has_room(self.pages_changed()) {
+            if !meter.has_room() {
                 break;
             }
             let hash = self.id_hash(id);
@@ -191,7 +191,7 @@ impl ChainStore {
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
         // From the last to the first, because among postings of one hash each leads to the one before it.
         for position in positions.clone().rev() {
-            if !meter.has_room(self.pages_changed()) {
+            if !meter.has_room() {
                 return Ok(position + 1);
             }
             let Some(id) = index.id(position) else { continue };

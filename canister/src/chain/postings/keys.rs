@@ -92,7 +92,7 @@ impl ChainStore {
         let mut entered = EnteredKeys { order, hashes, before, links: Vec::new() };
         let first = self.index_value(number, 0);
         for at in 0..entered.order.len() {
-            if !meter.has_room(self.pages_changed()) {
+            if !meter.has_room() {
                 break;
             }
             let key = entered.order[at];
@@ -173,7 +173,7 @@ impl ChainStore {
         let keys: Vec<Key> = index.each_key().collect();
         let order = order_of(&keys);
         for at in slice.clone().rev() {
-            if !meter.has_room(self.pages_changed()) {
+            if !meter.has_room() {
                 return Ok(at + 1);
             }
             let key = order[at as usize];

@@ -113,7 +113,7 @@ impl ChainStore {
         };
         let mut transactions = Vec::with_capacity(limit as usize);
         let (mut meter, mut is_first) = (look_up_meter(), true);
-        while !self.is_end(next) && transactions.len() < limit as usize && meter.has_room(0) {
+        while !self.is_end(next) && transactions.len() < limit as usize && meter.has_time() {
             match self.step(blobs, next, &mut point, &wanted, &mut transactions) {
                 Ok(previous) => (next, is_first) = (previous, false),
                 Err(error) if is_first => return Err(error),

@@ -92,17 +92,6 @@ impl ChainStore {
         (entries, sweep)
     }
 
-    /// Starts or stops counting the pages that the indexes change.
-    pub fn count_pages(&mut self, counted: bool) {
-        self.index.count_pages(counted);
-        self.keys.count_pages(counted);
-    }
-
-    /// Returns the number of pages that the indexes have changed since counting began.
-    pub fn pages_changed(&self) -> u64 {
-        self.index.pages_changed() + self.keys.pages_changed()
-    }
-
     /// Returns the first bucket of the slice with which a table's sweep begins or continues.
     pub fn next_slice(&self, table: IndexTable) -> u64 {
         self.sweep_state(table).cursor().unwrap_or(0) / SLICE_BUCKETS * SLICE_BUCKETS

@@ -14,7 +14,7 @@ const BOUND: u64 = MOST_INSTRUCTIONS + 2 * SHARE_INSTRUCTIONS + 3 * 400_000_000;
 struct Metered;
 
 impl Completion for Metered {
-    fn has_budget(&mut self, _: u64) -> bool {
+    fn has_budget(&mut self) -> bool {
         platform::instructions() < MOST_INSTRUCTIONS
     }
 

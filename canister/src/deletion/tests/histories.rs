@@ -223,7 +223,7 @@ impl Run {
                 text(&admitted)
             }
             Op::ScheduleRecord { blob: of, height, txid } => {
-                let released = self.queue.schedule_record(&Name::from(&blob(of)), height, &[txid; 32]).unwrap().0;
+                let released = self.queue.schedule_record(&Name::from(&blob(of)), height, &[txid; 32]).unwrap();
                 text(match released {
                     Scheduled::Waits(id) => (id, false),
                     Scheduled::Another(id) => (id, true),

@@ -8,7 +8,7 @@
 use super::piece::Piece;
 use crate::chain::{ChainStore, IndexTable, TableDebt};
 use crate::pruning::work::budget::Budget;
-use crate::storage::Slice;
+use crate::storage::{Slice, changed_pages};
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 
 /// Returns the debt at which a sweep begins in a pause.
@@ -99,42 +99,41 @@ fn is_due(debt: &TableDebt, which: Tables) -> bool {
 
 /// Sweeps the indexes within the budget and skips the slices in `set_aside`.
 pub fn run(chain: &mut ChainStore, which: Tables, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
-    chain.count_pages(true);
+    let began = changed_pages();
     let mut swept = Swept::default();
     let due = |chain: &ChainStore, table| is_due(&chain.debt(table), which);
     for table in IndexTable::ALL {
         if due(chain, table)
-            && let Err(reason) = sweep(chain, table, budget, set_aside, &mut swept)
+            && let Err(reason) = sweep(chain, (table, began), budget, set_aside, &mut swept)
         {
             swept.stopped = Some(reason);
             break;
         }
     }
-    chain.count_pages(false);
     swept
 }
 
-/// Sweeps one index to its end, and adds the work to `swept`.
+/// Sweeps one index to its end, and adds the work to `swept`. The message had changed `began` pages before its sweeps.
 ///
 /// # Errors
 /// The limit that stops the sweep.
 fn sweep(
     chain: &mut ChainStore,
-    table: IndexTable,
+    (table, began): (IndexTable, u64),
     budget: &mut Budget,
     set_aside: &[Piece],
     swept: &mut Swept,
 ) -> Result<(), StopReason> {
     loop {
         budget.admit_slice()?;
-        let (at, changed) = (chain.sweep_state(table).cursor(), chain.pages_changed());
+        let at = chain.sweep_state(table).cursor();
         let slice = if set_aside.contains(&Piece::Slice(table, chain.next_slice(table))) {
             chain.skip_slice(table);
             Slice::default()
         } else {
-            chain.sweep(table, budget.meter())
+            chain.sweep(table, budget.meter().since(began))
         };
-        budget.charge(slice.dropped, chain.pages_changed() - changed, slice.read);
+        budget.charge(slice.dropped, slice.read);
         match chain.sweep_state(table).cursor() {
             // The meter has no room for the next bucket.
             next if next.is_some() && next == at => return Err(budget.limit_met()),

@@ -97,11 +97,10 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
         ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
         ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
         ExternalData::Outside(store) => {
-            let (scheduled, pages) = records
+            let scheduled = records
                 .deletions
                 .schedule_record(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
                 .map_err(refused)?;
-            records.utxo.note_pages(pages);
             match scheduled {
                 Scheduled::Waits(_) => {
                     records.utxo.mark_deleting(of, false);

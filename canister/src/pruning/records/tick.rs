@@ -190,7 +190,7 @@ impl UtxoPruner {
         job.safe_height = Some(wanted.safe);
         self.stored.set_aside.retain(|at| records.utxo.is_at(at));
         self.stored.passed_over.retain(|at| records.utxo.is_at(&at.cursor));
-        records.utxo.count_pages(true);
+        records.utxo.begin_message();
         let (set_aside, passed_over) = (self.stored.set_aside.clone(), self.stored.passed_over.clone());
         let mut message =
             Message { records, settings, set_aside, passed_over, budget, only, found: None, counts: before };
@@ -226,7 +226,6 @@ impl UtxoPruner {
             let retention = self.stored.settings.unmined_retention(records.settings);
             records.utxo.set_window(RunWindow { run: 0, bound: 0, cutoff: self.stored.cutoff, retention });
         }
-        records.utxo.count_pages(false);
         marker::ended(&mut self.stored.marker, found);
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);

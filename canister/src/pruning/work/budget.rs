@@ -5,13 +5,12 @@
 //! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end. A slice of a sweep, and a part
 //! of a rollback, end by a [`Meter`] instead, because the chains that they walk may have any length.
 //!
-//! Pages are those of stable memory that the message changes and reads, at most [`MOST_PAGES`] and `MOST_READ`. Each op of a block changes
-//! at most one page. Index entries share pages, so the tables count theirs, and a slice of a sweep stops where its room ends. Records
-//! count theirs in the same way (`admit_step`). Pages that all pieces of a message share, some 300, are part of the margin of `MOST_PAGES`.
+//! Pages are those of stable memory that the message changes, which are counted from the budget's beginning, and reads, at most
+//! [`MOST_PAGES`] and `MOST_READ`. Each op of a block changes at most one page. A slice of a sweep stops where its room ends.
 
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
-use crate::storage::Meter;
+use crate::storage::{Counting, Meter, changed_pages};
 use coppice_interface::StopReason;
 
 /// Estimated instructions of an op, rounded up generously: some 5,000, and 15,000 more if the platform charges for each page touched, of a
@@ -42,16 +41,15 @@ pub struct Budget {
     instructions_end: u64,
     /// True once a piece was admitted.
     admitted: bool,
-    /// Pages that the message has changed, or has been admitted to change.
-    changed: u64,
     /// Pages that the message has read while sweeping.
     read: u64,
     /// Blocks, slices and steps of records that are left; `u64::MAX` unless the marker limits them.
     pub pieces: u64,
     /// Records left to delete.
     records: u64,
-    /// Estimated instructions of a dry run (`plan_prune`).
-    planned: Option<u64>,
+    /// Estimated instructions and changed pages of a dry run (`plan_prune`).
+    planned: Option<(u64, u64)>,
+    _counting: Counting,
 }
 
 impl Budget {
@@ -63,17 +61,17 @@ impl Budget {
             ops_left: max_ops,
             instructions_end,
             admitted: false,
-            changed: 0,
             read: 0,
             pieces,
             records,
             planned: None,
+            _counting: Counting::begin(),
         }
     }
 
     /// Returns a budget for a dry run.
     pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
-        Self { planned: Some(0), instructions_end: max_instructions, ..Self::new(max_ops, 0) }
+        Self { planned: Some((0, 0)), instructions_end: max_instructions, ..Self::new(max_ops, 0) }
     }
 
     /// Limits the budget to `pieces` pieces.
@@ -86,7 +84,7 @@ impl Budget {
         Self { records, ..self }
     }
 
-    /// Takes `ops` and as many changed pages from the budget, for a block that is removed now and wholly in this message.
+    /// Takes `ops` from the budget, for a block that is removed now and wholly in this message, and changes as many pages.
     ///
     /// # Errors
     /// The limit that the work would exceed; nothing was taken.
@@ -94,9 +92,7 @@ impl Budget {
         if self.admitted && ops <= self.ops_left && ops > self.room() {
             return Err(StopReason::Pages);
         }
-        self.take(ops)?;
-        self.changed = self.changed.saturating_add(ops);
-        Ok(())
+        self.take(ops)
     }
 
     fn take(&mut self, ops: u64) -> Result<(), StopReason> {
@@ -106,13 +102,15 @@ impl Budget {
             if ops > self.ops_left {
                 return Err(StopReason::Ops);
             }
-            let so_far = self.planned.unwrap_or_else(platform::instructions);
+            let so_far = self.planned.map_or_else(platform::instructions, |(instructions, _)| instructions);
             if so_far.saturating_add(estimate) > self.instructions_end {
                 return Err(StopReason::Instructions);
             }
         }
         self.admitted = true;
-        self.planned = self.planned.map(|planned| planned.saturating_add(estimate));
+        let add =
+            |(instructions, pages): (u64, u64)| (instructions.saturating_add(estimate), pages.saturating_add(ops));
+        self.planned = self.planned.map(add);
         self.ops_left = self.ops_left.saturating_sub(ops);
         Ok(())
     }
@@ -136,7 +134,7 @@ impl Budget {
 
     /// Returns the number of pages that the message may still change.
     pub fn room(&self) -> u64 {
-        MOST_PAGES.saturating_sub(self.changed)
+        MOST_PAGES.saturating_sub(self.planned.map_or_else(changed_pages, |(_, pages)| pages))
     }
 
     /// Admits a part of removing `ops` references from the indexes, which can stop after any of them. Returns the number of ops that the part
@@ -147,17 +145,18 @@ impl Budget {
     /// The limit that is used up.
     pub fn admit_part(&mut self, ops: u64, end: u64) -> Result<(u64, Meter), StopReason> {
         let (now, least) = (platform::instructions(), ops.min(LEAST_PART));
-        let pages = self.room().saturating_sub(end);
+        let pages = MOST_PAGES.saturating_sub(end);
+        let (room, least_pages) = (pages.saturating_sub(changed_pages()), changed_pages() + LEAST_PART);
         if !std::mem::replace(&mut self.admitted, true) {
             let instructions_end = self.instructions_end.max(now.saturating_add(LEAST_INSTRUCTIONS));
-            return Ok((ops.min(self.ops_left.max(LEAST_PART)), Meter::new(instructions_end, pages.max(LEAST_PART))));
+            return Ok((ops.min(self.ops_left.max(LEAST_PART)), Meter::new(instructions_end, pages.max(least_pages))));
         }
         let estimate = INSTRUCTIONS_PER_BLOCK + least * INSTRUCTIONS_PER_OP;
         if self.ops_left == 0 {
             Err(StopReason::Ops)
         } else if now.saturating_add(estimate) > self.instructions_end {
             Err(StopReason::Instructions)
-        } else if pages < least {
+        } else if room < least {
             Err(StopReason::Pages)
         } else {
             Ok((ops.min(self.ops_left), Meter::new(self.instructions_end, pages)))
@@ -172,7 +171,7 @@ impl Budget {
 
     /// Returns the meter of an admitted slice.
     pub fn meter(&self) -> Meter {
-        Meter::new(self.instructions_end, self.room())
+        Meter::new(self.instructions_end, MOST_PAGES)
     }
 
     /// Checks that a slice of a sweep may be done. The numbers of dropped entries and of pages are known only after the slice, so
@@ -202,10 +201,9 @@ impl Budget {
         if platform::instructions() >= self.instructions_end { StopReason::Instructions } else { StopReason::Pages }
     }
 
-    /// Takes the ops of a slice or a part (an op for each entry that was dropped), and the pages that the tables changed and read.
-    pub fn charge(&mut self, ops: u64, changed: u64, read: u64) {
+    /// Takes the ops of a slice or a part (an op for each entry that was dropped), and the pages that it read.
+    pub fn charge(&mut self, ops: u64, read: u64) {
         self.ops_left = self.ops_left.saturating_sub(ops);
-        self.changed = self.changed.saturating_add(changed);
         self.read = self.read.saturating_add(read);
     }
 }
@@ -214,21 +212,24 @@ impl Budget {
 mod tests {
     use super::*;
     use crate::platform::native;
+    use coppice_storage::pretend_changes;
 
     #[test]
     fn first_slice_always_fits_and_later_ones_stop_at_the_budget() {
         native::reset();
         let mut budget = Budget::new(1, 1);
         assert_eq!(budget.admit_slice(), Ok(()));
-        budget.charge(300, 16, 19);
+        budget.charge(300, 19);
         assert_eq!(budget.admit_slice(), Err(StopReason::Ops));
+        drop(budget);
 
         // Slices that change one page, those that change none, and one that changes more than a message should.
         for (changed, read, most) in [(1, 1, MOST_PAGES), (0, 20, MOST_READ / 20), (MOST_PAGES + 1, 1, 1)] {
             let mut budget = Budget::new(1, 1 << 40);
             for _ in 0..most {
                 assert_eq!(budget.admit_slice(), Ok(()));
-                budget.charge(0, changed, read);
+                pretend_changes(changed);
+                budget.charge(0, read);
             }
             assert_eq!((budget.admit_slice(), budget.room() < MOST_PAGES), (Err(StopReason::Pages), changed > 0));
         }
@@ -255,16 +256,28 @@ mod tests {
         assert_eq!(budget.admit(0), Err(StopReason::Instructions));
     }
 
+    /// A run counts the pages that its blocks have changed, and a plan those that they may change.
     #[test]
-    fn ops_of_blocks_change_a_page_each() {
+    fn ops_of_blocks_change_a_page_each_at_most() {
         native::reset();
-        let mut budget = Budget::new(1_000_000, 1 << 40);
-        assert_eq!(budget.admit(MOST_PAGES + 1), Ok(()), "the first piece");
-        assert_eq!(budget.admit(1), Err(StopReason::Pages));
-        let mut budget = Budget::new(1_000_000, 1 << 40);
-        assert_eq!((budget.admit(MOST_PAGES - 1), budget.admit(2)), (Ok(()), Err(StopReason::Pages)));
-        assert_eq!((budget.admit(1), budget.admit(1), budget.room()), (Ok(()), Err(StopReason::Pages), 0));
-        assert_eq!(budget.admit_slice(), Err(StopReason::Pages));
+        for plans in [false, true] {
+            let new = if plans { Budget::for_a_plan } else { Budget::new };
+            let admit = |budget: &mut Budget, ops| {
+                let admitted = budget.admit(ops);
+                pretend_changes(if plans || admitted.is_err() { 0 } else { ops });
+                admitted
+            };
+            let mut budget = new(1_000_000, 1 << 40);
+            assert_eq!(admit(&mut budget, MOST_PAGES + 1), Ok(()), "the first piece");
+            assert_eq!(admit(&mut budget, 1), Err(StopReason::Pages));
+            drop(budget);
+            let mut budget = new(1_000_000, 1 << 40);
+            let most = (admit(&mut budget, MOST_PAGES - 1), admit(&mut budget, 2));
+            assert_eq!(most, (Ok(()), Err(StopReason::Pages)));
+            let last = (admit(&mut budget, 1), admit(&mut budget, 1), budget.room());
+            assert_eq!(last, (Ok(()), Err(StopReason::Pages), 0));
+            assert_eq!(budget.admit_slice(), Err(StopReason::Pages));
+        }
     }
 
     #[test]
@@ -273,17 +286,20 @@ mod tests {
         let part = |budget: &mut Budget, ops, end| budget.admit_part(ops, end).map(|(ops, meter)| (ops, meter.pages()));
         let mut budget = Budget::new(1_000_000, 1 << 40);
         assert_eq!(part(&mut budget, 100_000, 50), Ok((100_000, MOST_PAGES - 50)));
-        budget.charge(0, MOST_PAGES - 1_000, 0);
-        assert_eq!(part(&mut budget, 100_000, 0), Ok((100_000, 1_000)));
-        budget.charge(0, 1, 0);
+        pretend_changes(MOST_PAGES - 1_000);
+        assert_eq!(part(&mut budget, 100_000, 0), Ok((100_000, MOST_PAGES)));
+        pretend_changes(1);
         assert_eq!(part(&mut budget, 100_000, 0), Err(StopReason::Pages), "less than the least part");
         assert_eq!(part(&mut budget, 10, 990), Err(StopReason::Pages), "the end has no room");
-        assert_eq!(part(&mut budget, 10, 989), Ok((10, 10)), "the end has room");
+        assert_eq!(part(&mut budget, 10, 989), Ok((10, MOST_PAGES - 989)), "the end has room");
+        drop(budget);
         // The first part, whatever its end changes.
         let mut budget = Budget::new(1, 1);
-        assert_eq!(part(&mut budget, 7, MOST_PAGES + 1), Ok((7, 1_000)));
-        budget.charge(7, 0, 0);
+        pretend_changes(5);
+        assert_eq!(part(&mut budget, 7, MOST_PAGES + 1), Ok((7, 1_005)));
+        budget.charge(7, 0);
         assert_eq!(part(&mut budget, 1, 0), Err(StopReason::Ops));
+        drop(budget);
         let mut budget = Budget::new(5_000, 1 << 40);
         assert_eq!(part(&mut budget, 5_001, 0), Ok((5_000, MOST_PAGES)));
         native::with(|world| world.instructions = (1 << 40) - 1_000_000);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::platform::native;
+use crate::storage::changed_pages;
 use crate::utxo::Ahead;
 use crate::utxo::tests::world::{Tx, World, raw};
 use coppice_interface::{UtxoCreated, UtxoRefusal};
@@ -49,10 +50,10 @@ fn batch_ends_after_the_item_that_exceeds_its_instructions() {
 #[test]
 fn estimated_pages_cover_the_changed_pages() {
     let mut w = World::new();
-    w.store.slots.count_pages(true);
+    let _counting = Counting::begin();
     w.make(&Tx::orphan(1, 20_000));
-    let pages = w.store.slots.pages_changed();
+    let pages = changed_pages();
     assert!((440..460).contains(&pages), "{pages}");
     w.make(&Tx::orphan(2, 1));
-    assert!((0..8).contains(&(w.store.slots.pages_changed() - pages)));
+    assert!((0..8).contains(&(changed_pages() - pages)));
 }

@@ -20,6 +20,7 @@ use super::limits::PARENT;
 use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag, inputs, parents};
 use super::store::{Found, UtxoStore};
 use crate::platform;
+use crate::platform::limits::MOST_PAGES;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
 use std::collections::BTreeSet;
@@ -32,9 +33,7 @@ const MOST: usize = 5_000;
 const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
 const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
 /// Pages after which a slice ends: 47 MiB of the 75 above which the platform slows a canister down, because the journal lies on the heap.
-const MOST_PAGES: u64 = 12_000;
-/// Pages, including those of the heap, after which a step gives up without changes: 68 MiB.
-const LAST_PAGES: u64 = 17_408;
+const SLICE_PAGES: u64 = 12_000;
 /// Pages that evaluating a record changes, estimated.
 const EVALUATED: u64 = 6;
 /// Bytes of the heap that an input takes while its transaction is marked or wins, and the output that the input holds.
@@ -86,7 +85,7 @@ impl Slice {
     /// Returns an error if the step has used too many instructions or changed too many pages; nothing has changed then.
     fn check(&self, store: &UtxoStore) -> Result<(), UtxoRefusal> {
         let pages = store.pages_changed() + store.slots.journal_pages() + self.heap;
-        let fits = pages <= LAST_PAGES && platform::instructions() <= self.last;
+        let fits = pages <= MOST_PAGES && platform::instructions() <= self.last;
         if fits { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
     }
 
@@ -95,8 +94,8 @@ impl Slice {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
         let head = store.head(slot);
         let next = if head.is(flag::CONFLICTING) { 0 } else { PARENT * u64::from(head.inputs) };
-        let full = marked.max(reported) >= MOST || pages >= MOST_PAGES || platform::instructions() > self.deadline;
-        full || pages + next > LAST_PAGES
+        let full = marked.max(reported) >= MOST || pages >= SLICE_PAGES || platform::instructions() > self.deadline;
+        full || pages + next > MOST_PAGES
     }
 }
 

@@ -2,8 +2,9 @@
 //! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
 use super::walk::{Enters, Walk};
-use super::{Hold, MOST, MOST_INSTRUCTIONS, MOST_PAGES, Slice};
+use super::{Hold, MOST, MOST_INSTRUCTIONS, SLICE_PAGES, Slice};
 use crate::platform;
+use crate::storage::Counting;
 use crate::storage::slots::SlotId;
 use crate::utxo::call::{Call, bad, hash_of, if_found};
 use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
@@ -50,10 +51,9 @@ impl UtxoStore {
         arg: &UtxoProcessConflicting,
         call: &Call,
     ) -> Result<ConflictResolution, ConflictError> {
-        self.count_pages(true);
-        let done = self.resolve(arg, call);
-        self.count_pages(false);
-        done
+        self.begin_message();
+        let _counting = Counting::begin();
+        self.resolve(arg, call)
     }
 
     fn resolve(&mut self, arg: &UtxoProcessConflicting, call: &Call) -> Result<ConflictResolution, ConflictError> {
@@ -233,7 +233,7 @@ impl UtxoStore {
             }
         }
         // The last step gets a separate message if it might not fit in this one.
-        done.has_more |= 2 * self.pages_changed() > MOST_PAGES || platform::instructions() > slice.deadline;
+        done.has_more |= 2 * self.pages_changed() > SLICE_PAGES || platform::instructions() > slice.deadline;
         let is_last = !done.has_more;
         if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {
             self.root.count_revert(&mut self.slots);
@@ -285,7 +285,7 @@ impl UtxoStore {
             self.mark_late(*slot, &head).map_err(|error| (Some(*txid), error))?;
             for parent in parents(inputs) {
                 let listed =
-                    if self.changed.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check(self) };
+                    if self.used.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check(self) };
                 let left = listed.and_then(|()| self.remove_child(&parent, txid));
                 left.map_err(|error| (Some(*txid), error))?;
             }

@@ -149,23 +149,3 @@ fn pages_that_slots_touch_are_bounded() {
         }
     }
 }
-
-#[test]
-fn changed_pages_are_counted_once() {
-    let mut slots = fresh();
-    slots.allocate(100).unwrap();
-    slots.count_pages(true);
-    let slot = slots.allocate(100).unwrap();
-    assert_eq!(slots.pages_changed(), 3, "line, header, slot");
-    slots.write(slot, 0, &[1; 100]);
-    assert_eq!(slots.pages_changed(), 3);
-    let large = slots.allocate(200_000).unwrap();
-    slots.write(large, 0, &[1; 8_192]);
-    assert_eq!(slots.pages_changed(), 3 + 4 + 3, "the arena, and the slot's pages");
-    let nearby = slots.allocate(200_000).unwrap();
-    assert_eq!(slots.pages_changed(), 3 + 4 + 3 + 1, "the slot's head; pages of the arena count once");
-    slots.free(nearby);
-    assert_eq!(slots.pages_changed(), 3 + 4 + 3 + 1);
-    slots.count_pages(false);
-    assert_eq!(slots.pages_changed(), 0);
-}

@@ -162,11 +162,11 @@ fn a_split_that_is_undone_may_need_an_overflow_page() {
     assert_eq!((before.buckets, before.overflow_buckets), (PAGE_BUCKETS + 1, 0));
     fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
     while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
-    assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Refused);
+    assert_eq!(table.unsplit(0, &Meter::unlimited()), Unsplit::Refused);
     assert_eq!(table.stats(), before);
     audit(&table);
     fixture::arena().growth().set_max_pages(u64::MAX);
-    assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Done { gone: vec![], overflows: 1 });
+    assert_eq!(table.unsplit(0, &Meter::unlimited()), Unsplit::Done { gone: vec![], overflows: 1 });
     assert_eq!((values(&table, 0).len(), values(&table, PAGE_BUCKETS).len()), (SLOTS, SLOTS));
     assert_eq!((table.stats().buckets, table.stats().overflow_buckets), (PAGE_BUCKETS, 1));
     audit(&table);

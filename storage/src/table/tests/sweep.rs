@@ -3,9 +3,9 @@
 use super::super::pool::PAGE_BUCKETS;
 use super::super::{Change, HashTable, Slice, TableStats};
 use super::{audit, fresh, reopen};
-use crate::Meter;
 use crate::fixture::histories;
 use crate::twin::{self, Twin};
+use crate::{Counting, Meter, changed_pages};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -60,11 +60,10 @@ fn walk_in_messages(table: &mut HashTable<Twin>, bound: u64, room: u64) -> (u64,
     let (mut from, mut messages, mut dropped) = (Some(0), 0, 0);
     while let Some(mut at) = from {
         messages += 1;
-        table.count_pages(true);
+        let _counting = Counting::begin();
         let (_, touched) = twin::touching(|| {
             loop {
-                let left = room.saturating_sub(table.pages_changed());
-                let slice = table.sweep(at, bound, bound, Meter::of_pages(left));
+                let slice = table.sweep(at, bound, bound, Meter::of_pages(room));
                 dropped += slice.dropped;
                 let is_full = slice.next == Some(at);
                 from = slice.next;
@@ -74,9 +73,8 @@ fn walk_in_messages(table: &mut HashTable<Twin>, bound: u64, room: u64) -> (u64,
                 }
             }
         });
-        let (changed, written) = (table.pages_changed(), touched.dirtied.len() as u64);
-        assert!(written <= changed && changed <= room.max(15), "{written} written, {changed} counted, {room} allowed");
-        table.count_pages(false);
+        let (changed, written) = (changed_pages(), touched.dirtied.len() as u64);
+        assert!(written == changed && changed <= room.max(15), "{written} written, {changed} counted, {room} allowed");
     }
     (messages, dropped)
 }
@@ -110,7 +108,7 @@ fn chain_longer_than_the_room_is_swept_as_the_first_change_only() {
     table.put(4, 1).unwrap();
     let overflow = table.stats().overflow_buckets;
     assert!(overflow > 100, "{overflow}");
-    table.count_pages(true);
+    let counting = Counting::begin();
     let first = table.sweep(0, 2, 2, Meter::of_pages(50));
     assert_eq!((first.next, first.dropped), (Some(5), 1), "the chain does not fit after a change");
     assert_eq!(
@@ -118,7 +116,8 @@ fn chain_longer_than_the_room_is_swept_as_the_first_change_only() {
         Slice { next: Some(5), read: first.read - 1, ..Slice::default() },
         "still not"
     );
-    table.count_pages(true);
+    drop(counting);
+    let _counting = Counting::begin();
     let slice = table.sweep(5, 2, 2, Meter::of_pages(0));
     assert!(slice.dropped >= 28 * u64::from(overflow as u32), "{slice:?}");
     assert!(slice.read >= u64::from(overflow as u32), "{slice:?}");
@@ -150,28 +149,27 @@ proptest! {
             clock += 1;
             match kind {
                 0..=4 => {
-                    table.count_pages(true);
+                    let counting = Counting::begin();
                     let (put, touched) = twin::touching(|| table.put(hash, clock).unwrap());
-                    prop_assert!(touched.dirtied.len() as u64 <= table.pages_changed());
-                    table.count_pages(false);
+                    prop_assert_eq!(touched.dirtied.len() as u64, changed_pages());
+                    drop(counting);
                     prop_assert_eq!(put, model.insert(hash, clock));
                 }
                 5 => {
-                    table.count_pages(true);
+                    let counting = Counting::begin();
                     let (_, touched) = twin::touching(|| table.change(hash, |_| Change::Out));
-                    prop_assert!(touched.dirtied.len() as u64 <= table.pages_changed());
-                    table.count_pages(false);
+                    prop_assert_eq!(touched.dirtied.len() as u64, changed_pages());
+                    drop(counting);
                     model.remove(&hash);
                 }
                 6 => {
                     let (from, first) = walk.unwrap_or((0, clock.saturating_sub(random % 400)));
                     let bound = (first + random % 16).min(clock);
                     let room = [0, 1, random % 64, u64::MAX][(random / 64 % 4) as usize];
-                    table.count_pages(true);
+                    let counting = Counting::begin();
                     let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, Meter::of_pages(room)));
-                    let changed = table.pages_changed();
-                    prop_assert!(touched.dirtied.len() as u64 <= changed, "{} of {}", touched.dirtied.len(), changed);
-                    table.count_pages(false);
+                    prop_assert_eq!(touched.dirtied.len() as u64, changed_pages());
+                    drop(counting);
                     // The table may drop a stale entry at any time, but no other entry.
                     let (mut dropped, mut late) = (0, 0);
                     model.retain(|&hash, &mut value| {
