@@ -1,5 +1,5 @@
 //! Checksums: a word-wise multiplicative hash of the bytes before, folded to the last four bytes of a value. They find damage, not forgery.
-//! The hash of 252 bytes takes some 350 instructions, and XXH3 2,900.
+//! The hash of 252 bytes takes some 430 instructions, and XXH3 2,900.
 
 /// Bytes of a checksum.
 pub const CHECKSUM: usize = 4;
@@ -8,8 +8,12 @@ pub const CHECKSUM: usize = 4;
 fn of(bytes: &[u8]) -> [u8; CHECKSUM] {
     // Each step is a bijection of the sum so far, so a change of one word always changes the sum.
     let add = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let (words, rest) = bytes.as_chunks();
-    let sum = words.iter().fold(!(bytes.len() as u64), |sum, word| add(sum, u64::from_le_bytes(*word)));
+    let add_all = |sum: u64, words: &[[u8; 8]]| words.iter().fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
+    // Eight words at a time, because a loop over single words takes half as many instructions again.
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let sum = blocks.iter().fold(!(bytes.len() as u64), |sum, block| add_all(sum, block.as_chunks().0));
+    let (words, rest) = rest.as_chunks();
+    let sum = add_all(sum, words);
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     let sum = add(sum, u64::from_le_bytes(last));

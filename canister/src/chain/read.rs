@@ -91,14 +91,15 @@ impl ChainStore {
         if from > to {
             return Ok(page);
         }
-        let mut before = self.record(from)?;
-        page.headers.push(before.header(self.parent(from)));
+        let first = self.record(from)?;
+        let mut parent = first.hash;
+        page.headers.push(first.header(self.parent(from)));
         let last = to.min(self.state.next - 1);
         for number in from + 1..=last {
             match self.record(number) {
                 Ok(record) if page.headers.len() < MAX_HEADERS => {
-                    page.headers.push(record.header(Some(before.hash)));
-                    before = record;
+                    page.headers.push(record.header(Some(parent)));
+                    parent = record.hash;
                 }
                 _ => {
                     page.next = Some(number);

@@ -48,6 +48,7 @@ impl<P: Platform> Arena<P> {
     pub fn reserve_given(&self, owner: Owner, class: Class) {
         self.change(|state, _| {
             let side = state.limits.side(owner, class).index();
+            state.reserving |= 1 << owner.index();
             state.reserved[owner.index()][class.index()] += 1;
             state.wanted[side][class.index()] += 1;
             state.outstanding += 1;
@@ -58,8 +59,11 @@ impl<P: Platform> Arena<P> {
     pub fn end_reservations(&self) {
         self.change(|state, _| {
             state.ended += 1;
+            while state.reserving != 0 {
+                state.reserved[state.reserving.trailing_zeros() as usize] = Demand::default();
+                state.reserving &= state.reserving - 1;
+            }
             if state.outstanding > 0 {
-                state.reserved = Default::default();
                 state.wanted = Default::default();
                 state.outstanding = 0;
             }
@@ -121,6 +125,7 @@ impl<P: Platform> State<P> {
         }
         self.admit(growth, owner, &demand, whole)?;
         self.reserved[owner.index()] = demand;
+        self.reserving |= 1 << owner.index();
         if self.limits.counts(owner) {
             self.limits.each(owner, &mut self.wanted, |class, all| *all += demand[class]);
         } else {
@@ -130,7 +135,16 @@ impl<P: Platform> State<P> {
         Ok(())
     }
 
+    #[inline]
     fn unreserve(&mut self, owner: Owner) {
+        if self.reserving & 1 << owner.index() != 0 {
+            self.give_up(owner);
+        }
+    }
+
+    #[inline(never)]
+    fn give_up(&mut self, owner: Owner) {
+        self.reserving &= !(1 << owner.index());
         let before = std::mem::take(&mut self.reserved[owner.index()]);
         if self.limits.counts(owner) {
             self.limits.each(owner, &mut self.wanted, |class, all| *all -= before[class]);
