@@ -32,7 +32,7 @@ thread_local! {
 pub struct Counting(());
 
 impl Counting {
-    /// Begins to count, from 0 on if nobody counts yet.
+    /// Begins to count, from 0 on if this is the only one.
     pub fn begin() -> Self {
         if COUNTING.replace(COUNTING.get() + 1) == 0 {
             LAST.set(u64::MAX);
@@ -48,7 +48,7 @@ impl Drop for Counting {
     }
 }
 
-/// Returns the number of pages that have changed since counting began; 0 while nobody counts.
+/// Returns the number of pages that have changed since counting began; 0 while pages are not counted.
 pub fn changed_pages() -> u64 {
     if COUNTING.get() > 0 { PAGES.with_borrow(|pages| pages.count) } else { 0 }
 }
@@ -56,7 +56,7 @@ pub fn changed_pages() -> u64 {
 /// Counts so many pages as changed, for tests of limits.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_changes(pages: u64) {
-    note(changed_pages() * OS_PAGE, (pages * OS_PAGE) as usize);
+    (0..pages).for_each(|_| note(changed_pages() * OS_PAGE, 1));
 }
 
 /// Notes that `len` bytes from `at` on are written.

@@ -206,70 +206,68 @@ pub enum UtxoPrunerPhase {
     DeleteAtHeight,
 }
 
-/// Declares counts; those that are zero are not stored.
-macro_rules! counts {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
-        $(#[$about])*
-        #[native_docs]
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-        #[serde(default)]
-        pub struct $name {
-            $($(#[$doc])* #[serde(skip_serializing_if = "is_zero")] pub $field: u64,)*
-        }
-
-        impl $name {
-            /// Adds the increase from `before` to `now`.
-            pub fn add(&mut self, now: &Self, before: &Self) {
-                $(self.$field += now.$field - before.$field;)*
-            }
-        }
-    };
-}
-
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-counts! {
-    /// Counts of a job's work.
-    UtxoPruneCounts {
-        /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
-        old_unmined,
-        /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
-        parents_preserved,
-        /// Expired preservations that were cleared between the phases.
-        preservations_expired,
-        /// Phase 2: records that were examined.
-        processed,
-        /// Deleted records.
-        records_deleted,
-        /// Pages of the deleted records.
-        pages_deleted,
-        /// Records that wait for the deletion of their external blob.
-        records_deleting,
-        /// Outputs of surviving parents whose spender is now marked as deleted.
-        parents_updated,
-        /// Outputs of surviving parents that a double spend held, and that are now unspent.
-        outputs_released,
-        /// Transactions in the BlobStore that were deleted with their records.
-        external_files_deleted,
-        /// Transactions in the BlobStore that should have been deleted with their records, but no longer existed.
-        external_files_missing,
-        /// Records that defensive mode keeps, because a spender is unmined.
-        skipped_child_unmined,
-        /// Records that defensive mode keeps, because a spender was not mined long enough ago.
-        skipped_child_recent,
-        /// Records that defensive mode keeps, because a spender has no record, and the parent does not mark it as deleted.
-        skipped_child_absent,
-        /// Records that are kept, because their data in the BlobStore or their row in the deletion queue could not be
-        /// removed.
-        external_errors,
-        /// Records that are kept, because the record or a parent cannot be decoded or does not match the index, or because
-        /// memory was missing to list the record under another height.
-        record_errors,
-        /// Chunks of `utxo_chunk_size` records, including partial chunks at the end of ticks.
-        chunks,
-    }
+/// Counts of a job's work. Those that are zero are not stored.
+#[native_docs]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UtxoPruneCounts {
+    /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub old_unmined: u64,
+    /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub parents_preserved: u64,
+    /// Expired preservations that were cleared between the phases.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub preservations_expired: u64,
+    /// Phase 2: records that were examined.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub processed: u64,
+    /// Deleted records.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub records_deleted: u64,
+    /// Pages of the deleted records.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pages_deleted: u64,
+    /// Records that wait for the deletion of their external blob.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub records_deleting: u64,
+    /// Outputs of surviving parents whose spender is now marked as deleted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub parents_updated: u64,
+    /// Outputs of surviving parents that a double spend held, and that are now unspent.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub outputs_released: u64,
+    /// Transactions in the BlobStore that were deleted with their records.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub external_files_deleted: u64,
+    /// Transactions in the BlobStore that should have been deleted with their records, but no longer existed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub external_files_missing: u64,
+    /// Records that defensive mode keeps, because a spender is unmined.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_child_unmined: u64,
+    /// Records that defensive mode keeps, because a spender was not mined long enough ago.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_child_recent: u64,
+    /// Records that defensive mode keeps, because a spender has no record, and the parent does not mark it as deleted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_child_absent: u64,
+    /// Records that are kept, because their data in the BlobStore or their row in the deletion queue could not be
+    /// removed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub external_errors: u64,
+    /// Records that are kept, because the record or a parent cannot be decoded or does not match the index, or because
+    /// memory was missing to list the record under another height.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub record_errors: u64,
+    /// Chunks of `utxo_chunk_size` records, including partial chunks at the end of ticks.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub chunks: u64,
 }
 
 /// A job: the pruning of records for a height, over as many ticks as needed, and its outcome.

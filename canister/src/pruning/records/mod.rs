@@ -31,7 +31,7 @@
 //! - `complete`: records whose external blob a worker has deleted. `repair`: an operator's corrections.
 //! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `overdue`, `skipped`: for operators.
 //!
-//! A new condition that keeps a record belongs in `delete`, a new trigger in `heights`, a new count in `UtxoPruneCounts`.
+//! A new condition that keeps a record belongs in `delete`, a new trigger in `heights`, a new count in `status::add`.
 
 mod bucket;
 mod complete;

@@ -7,8 +7,8 @@ use crate::logs::audit::{Fields, field};
 use crate::pruning::records::settings::Settings as _;
 use crate::text::hex;
 use coppice_interface::{
-    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerPhase,
-    UtxoPrunerStatus, UtxoSettings,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
+    UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
 };
 
 /// Conditions that keep all records, or single ones, from being pruned.
@@ -33,6 +33,36 @@ pub struct Trouble<'a> {
 /// Returns the reason that parents are not preserved, without amounts of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     format!("parents of the unmined transaction {} cannot be preserved: {}", hex(&blocked.txid), blocked.why)
+}
+
+/// Adds the increase from `before` to `now` to `counts`.
+pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
+    macro_rules! add {
+        ($($field:ident),* $(,)?) => {
+            // A pattern without `..` names all fields, so a new field that is not listed below does not compile.
+            let UtxoPruneCounts { $($field),* } = counts;
+            $(*$field += now.$field - before.$field;)*
+        };
+    }
+    add! {
+        old_unmined,
+        parents_preserved,
+        preservations_expired,
+        processed,
+        records_deleted,
+        pages_deleted,
+        records_deleting,
+        parents_updated,
+        outputs_released,
+        external_files_deleted,
+        external_files_missing,
+        skipped_child_unmined,
+        skipped_child_recent,
+        skipped_child_absent,
+        external_errors,
+        record_errors,
+        chunks,
+    }
 }
 
 impl UtxoPruner {

@@ -230,7 +230,7 @@ impl UtxoPruner {
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += platform::instructions() - start;
-        self.stored.totals.add(&job.counts, &before);
+        super::status::add(&mut self.stored.totals, &job.counts, &before);
         self.finish(job, result, records.settings, now_ns);
         self.save();
     }

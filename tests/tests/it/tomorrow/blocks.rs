@@ -18,7 +18,7 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
     }
 }
 
-/// Small blobs, some ten to a block, and blocks without any blob: more than the pages of a tick allow.
+/// Small blobs, some ten to a block, and blocks without any blob: more ops than a tick may change pages. Ops share pages, so one tick does all.
 #[test]
 fn a_tick_of_small_blobs_and_empty_blocks_stays_small() {
     const LARGE: u64 = 650;
@@ -39,7 +39,7 @@ fn a_tick_of_small_blobs_and_empty_blocks_stays_small() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_blocks, status.faults), (BLOCKS - 2, 0), "{status:?}");
     let run = status.last_run.unwrap();
-    assert!(run.ticks == 2 && run.blobs >= 10 * LARGE && run.ops > 17_408, "{run:?}");
+    assert!(run.ticks == 1 && run.blobs >= 10 * LARGE && run.ops > 17_408, "{run:?}");
     let (instructions, dirtied) = most(&host, "pruning");
     assert!(instructions <= TICK && dirtied <= DIRTIED, "{instructions}, {dirtied}");
 }
