@@ -210,7 +210,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Counts of a job's work. Those that are zero are not stored.
+/// Counts of a job's work. A count of zero is not stored.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 #[serde(default)]
