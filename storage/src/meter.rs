@@ -3,9 +3,10 @@
 //! **Constraint.** A chooser of keys can choose keys of one bucket, and then each search walks a chain of thousands of buckets. So the cost
 //! of a step is known only after the step, and a number of steps bounds nothing.
 //!
-//! **Design.** A loop asks before each step. Changed pages are those of the whole message ([`changed_pages`]). The first step always has room, so that the smallest budget makes progress. Reading the
+//! **Design.** A loop asks before each step. The first step always has room, so that the smallest budget makes progress. Reading the
 //! platform's counter takes 200 instructions, so the meter reads it before every 16th step only: 15 steps more, of 15 M instructions each in
-//! a chain of 100,000 entries, are part of the margin of every budget.
+//! a chain of 100,000 entries, are part of the margin of every budget. A loop whose steps take more asks an exact meter. Changed pages are
+//! those of the whole message ([`changed_pages`]).
 
 use crate::{Platform, changed_pages};
 use std::marker::PhantomData;
@@ -25,6 +26,8 @@ pub struct Meter<P> {
     began: u64,
     /// Steps that were admitted or refused.
     steps: u64,
+    /// Steps from one reading of the counter to the next.
+    every: u64,
     /// True once the counter has reached `end`.
     is_over: bool,
     #[cfg(any(test, feature = "testing"))]
@@ -42,6 +45,7 @@ impl<P: Platform> Meter<P> {
             pages,
             began: 0,
             steps: 0,
+            every: EVERY,
             is_over: false,
             #[cfg(any(test, feature = "testing"))]
             most_steps: u64::MAX,
@@ -65,6 +69,11 @@ impl<P: Platform> Meter<P> {
         Self::of_pages(u64::MAX)
     }
 
+    /// Reads the counter before each step but the first, because a step may take hundreds of millions of instructions.
+    pub fn exact(self) -> Self {
+        Self { every: 1, ..self }
+    }
+
     /// Limits the meter to `steps` steps.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_steps(self, steps: u64) -> Self {
@@ -77,7 +86,8 @@ impl<P: Platform> Meter<P> {
         self.pages
     }
 
-    /// Takes the first change after the message has changed `pages` pages as the loop's first one, which always fits ([`is_full`](Self::is_full)).
+    /// Takes the first change after the message has changed `pages` pages as the loop's first one, which always fits
+    /// ([`is_full`](Self::is_full)).
     pub fn since(self, pages: u64) -> Self {
         Self { began: pages, ..self }
     }
@@ -112,7 +122,7 @@ impl<P: Platform> Meter<P> {
         if step == 0 {
             return true;
         }
-        if step.is_multiple_of(EVERY) && !self.is_over {
+        if step.is_multiple_of(self.every) && !self.is_over {
             let now = P::instructions();
             if let Some(lasts) = self.lasts.take() {
                 self.end = now.saturating_add(lasts);
@@ -150,6 +160,7 @@ mod tests {
         assert_eq!(steps(Meter::new(160, u64::MAX), 10, 1), 16);
         assert_eq!(steps(Meter::new(161, u64::MAX), 10, 1), 32);
         assert_eq!(steps(Meter::new(161, 12), 10, 3), 4);
+        assert_eq!([0, 30, 31].map(|end| steps(Meter::new(end, u64::MAX).exact(), 10, 1)), [1, 3, 4]);
         assert_eq!(steps(Meter::lasting(0, u64::MAX), 10, 1), 16);
         assert_eq!(steps(Meter::lasting(160, u64::MAX), 10, 1), 32);
         assert_eq!(steps(Meter::lasting(161, u64::MAX), 10, 1), 48);

@@ -15,13 +15,16 @@ struct Pages {
     places: Vec<u32>,
     /// The page added last for each remainder, + 1: most writes hit one of these pages.
     recent: [u32; 32],
+    /// Number of pages.
     count: u64,
 }
 
 thread_local! {
+    /// Number of [`Counting`]s.
     static COUNTING: Cell<u32> = const { Cell::new(0) };
     /// The page noted last: neighbouring writes often hit one page.
     static LAST: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// The changed pages since counting began.
     static PAGES: RefCell<Pages> =
         const { RefCell::new(Pages { places: Vec::new(), recent: [0; 32], count: 0 }) };
 }

@@ -102,7 +102,7 @@ impl ChainStore {
 
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
     /// ops and the meter allow. The op after the last reference removes the block's record and its part of the log.
-    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, meter: Meter) -> RolledBack {
+    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, mut meter: Meter) -> RolledBack {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
         if self.state.transit.is_none() {
@@ -115,8 +115,9 @@ impl ChainStore {
             self.lower_head();
         }
         #[cfg(test)]
-        let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
-        let mut meter = meter;
+        {
+            meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
+        }
         match self.remove_transit_slice(blobs, most, &mut meter) {
             Ok(references) => done.ops = references,
             Err(why) => done.faults.push(why),

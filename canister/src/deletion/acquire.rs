@@ -132,7 +132,7 @@ impl Store {
         self.leases.reply(&self.slots, ended).map(Err).ok_or(BlobDeletionError::Expired)
     }
 
-    /// Expires leases, the oldest first, and ends back-offs, within a budget. Rows of an expired lease wait again.
+    /// Expires leases, the oldest first, and ends back-offs, while the meter has room. Rows of an expired lease wait again.
     pub fn notice(&mut self, now_ns: u64, meter: &mut Meter) {
         let is_due = |lease: &Lease| lease.stage != Stage::Over && now_ns >= lease.expires_at_ns;
         while let Some(number) = self.leases.earliest(is_due)

@@ -126,6 +126,12 @@ struct Store {
     key: HashKey,
 }
 
+/// Returns a meter of rows that ends `instructions` from now on, or when the message has changed `pages` pages. Removing a row may walk a
+/// chain of hundreds of millions of instructions.
+pub fn row_meter(instructions: u64, pages: u64) -> Meter {
+    Meter::new(platform::instructions().saturating_add(instructions), pages).exact()
+}
+
 impl DeletionQueue {
     /// Opens the queue, whose names are hashed under `key`. The cost does not depend on the number of rows.
     ///
@@ -199,12 +205,12 @@ impl DeletionQueue {
 
     /// Runs an operation on the queue, if there is one, after expiring leases and ending back-offs.
     fn message<T>(&mut self, now_ns: u64, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
-        self.within(now_ns, Meter::lasting(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
+        self.within(now_ns, row_meter(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
     }
 
     /// Expires leases and ends back-offs within the budget of a message.
     pub fn tick(&mut self, now_ns: u64) {
-        self.within(now_ns, Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
+        self.within(now_ns, row_meter(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
     }
 
     fn within<T>(&mut self, now_ns: u64, mut meter: Meter, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
@@ -213,7 +219,7 @@ impl DeletionQueue {
             store.ages.advance(now_ns);
             store.notice(now_ns, &mut meter);
             let result = run(store);
-            store.bound_dead(most, Meter::lasting(SHARE_INSTRUCTIONS, MOST_PAGES));
+            store.bound_dead(most, row_meter(SHARE_INSTRUCTIONS, MOST_PAGES));
             result
         };
         Some(self.store.as_mut()?.write(message))

@@ -4,7 +4,7 @@ use super::answer::{Answer, at_most_many};
 use super::header::Counter;
 use super::list::Merge;
 use super::row::Row;
-use super::{DeletionQueue, MOST_INSTRUCTIONS, Store};
+use super::{DeletionQueue, MOST_INSTRUCTIONS, Store, row_meter};
 use crate::logs;
 use crate::platform::limits::MOST_PAGES;
 use crate::storage::Meter;
@@ -22,8 +22,7 @@ impl DeletionQueue {
         if let RetryBlobDeletions::Ids(ids) = arg {
             at_most_many(ids.len(), MAX_IDS)?;
         }
-        let retried =
-            self.message(now_ns, |store| store.retry(arg, &mut Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES)));
+        let retried = self.message(now_ns, |store| store.retry(arg, &mut row_meter(MOST_INSTRUCTIONS, MOST_PAGES)));
         Ok(retried.unwrap_or_else(|| match arg {
             RetryBlobDeletions::Ids(ids) => RetriedBlobDeletions { skipped: ids.clone(), ..Default::default() },
             RetryBlobDeletions::StoreType(_) => RetriedBlobDeletions::default(),

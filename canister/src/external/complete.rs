@@ -1,7 +1,7 @@
 //! Removal of the records of external blobs that workers have deleted.
 
 use super::Records;
-use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
+use crate::deletion::{self, Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
 use crate::logs;
 use crate::platform::limits::MOST_PAGES;
 use crate::storage::{Counting, Meter};
@@ -72,6 +72,6 @@ pub fn with_records<T>(
     let Records { utxo, deletions, settings, .. } = records;
     let call = Call::at(current.max(1), settings);
     let _counting = Counting::begin();
-    let mut rows = Rows { utxo, call, totals, meter: Meter::lasting(MOST_INSTRUCTIONS, MOST_PAGES) };
+    let mut rows = Rows { utxo, call, totals, meter: deletion::row_meter(MOST_INSTRUCTIONS, MOST_PAGES) };
     run(deletions, call.now_ns, &mut rows)
 }

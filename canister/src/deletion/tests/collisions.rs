@@ -71,3 +71,22 @@ fn rows_that_share_a_chain_come_are_found_leased_and_completed_within_each_messa
     message(&mut queue, |queue| queue.tick(NOW + 100_000 * NS));
     assert_eq!(queue.pending_count(), MANY - 400);
 }
+
+#[test]
+fn dead_letters_that_share_a_chain_are_dropped_within_each_message() {
+    const DEAD: u64 = 60;
+    native::reset();
+    native::with(|world| world.one_chain = true);
+    let mut queue = open();
+    fill(&mut queue, MANY);
+    // The rows at the end of the chain.
+    (MANY - DEAD + 1..=MANY).for_each(|id| assert!(queue.increment(id, 1, NOW).unwrap().should_remove));
+    queue.set_limits(Limits { dead: 0, ..Limits::default() });
+    let mut messages = 0;
+    while queue.dead_count() > 0 {
+        message(&mut queue, |queue| queue.tick(NOW));
+        messages += 1;
+    }
+    assert!(messages > 5, "{messages} messages");
+    assert_eq!(queue.rows().0, MANY - DEAD);
+}

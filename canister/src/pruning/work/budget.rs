@@ -49,6 +49,7 @@ pub struct Budget {
     records: u64,
     /// Estimated instructions and changed pages of a dry run (`plan_prune`).
     planned: Option<(u64, u64)>,
+    /// Counts the pages that the message changes.
     _counting: Counting,
 }
 
@@ -84,7 +85,7 @@ impl Budget {
         Self { records, ..self }
     }
 
-    /// Takes `ops` from the budget, for a block that is removed now and wholly in this message, and changes as many pages.
+    /// Takes `ops` from the budget, for a block that is removed now and wholly in this message, and changes at most as many pages.
     ///
     /// # Errors
     /// The limit that the work would exceed; nothing was taken.
