@@ -766,6 +766,17 @@ fn the_largest_arena() {
     assert_eq!(arena.take(LOG, Class::LARGEST, 1).map(|slot| slot.granule), Ok(MAX_GRANULES - 64));
 }
 
+#[test]
+fn slot_that_is_reserved_when_it_is_given_back_is_not_reserved_in_the_next_message() {
+    let arena = fresh();
+    let granule = arena.take_granules(LOG, 1).unwrap();
+    arena.give_granules(LOG, granule, 1);
+    arena.reserve_given(LOG, Class::SMALLEST);
+    arena.end_reservations();
+    assert_eq!(arena.take_granules(LOG, 1), Ok(granule));
+    assert_eq!(arena.reserve(LOG, &[(Class::SMALLEST, 1)]), Ok(()));
+}
+
 /// The superblock, the counters and the upper bitmaps, byte by byte.
 #[test]
 fn mirrored_data_with_a_flipped_bit_are_written_anew() {
