@@ -3,7 +3,7 @@
 //! ```text
 //! space SLOTS
 //! 0   magic "CPSL"   4 version u16   6 reserved u16
-//! 8   the owner's first slot u32, 0 for none
+//! 8   the owner's first slot u32, 0 for none   12 its complement u32
 //! 64  a line for each of the 34 classes, and one for slots with granules of their own:
 //!     0 first chunk with room u32   4 last chunk with room u32   8 slots in use u32   12 chunks u32
 //! ```
@@ -16,7 +16,7 @@ use crate::bytes::u32_at;
 use crate::header::Header as Layout;
 use crate::{OS_PAGE, OpenError, Platform, Space};
 
-const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 3 };
+const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 4 };
 const ROOT: u64 = 8;
 const LINES: u64 = 64;
 const LINE: usize = 16;
@@ -45,6 +45,11 @@ impl List {
     }
 }
 
+/// Returns a root and its complement, because a root with a flipped bit leads to another slot.
+fn root_line(root: SlotId) -> [u8; 8] {
+    (u64::from(root) | u64::from(!root) << 32).to_le_bytes()
+}
+
 /// The header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -58,11 +63,13 @@ impl Header {
     /// Reads the header of a space, or writes that of an empty one. `kept` is the number of granules that the arena counts.
     ///
     /// # Errors
-    /// [`OpenError`] if the header cannot be written, if its magic or version differs, or if its sums contradict the arena.
+    /// [`OpenError`] if the header cannot be written, if its magic or version differs, if its root is damaged, or if its sums contradict the
+    /// arena.
     pub fn open(space: &Space<impl Platform>, kept: u64) -> Result<Self, OpenError> {
         if space.is_empty() {
             space.reserve(OS_PAGE).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
             LAYOUT.write(space, 0);
+            space.write(ROOT, &root_line(0));
         }
         LAYOUT.read(space, 0)?;
         let header = space.read_with(0, |bytes: &[u8; BYTES]| {
@@ -72,6 +79,9 @@ impl Header {
             };
             Self { root: u32_at(bytes, ROOT as usize), lists: std::array::from_fn(list) }
         });
+        if space.read(ROOT) != root_line(header.root) {
+            return Err(OpenError::Damaged { name: LAYOUT.name });
+        }
         let granules = header.granules();
         if granules != kept {
             let why = format!("chunks of {granules} granules, of which the arena counts {kept}");
@@ -111,8 +121,8 @@ impl Header {
     }
 
     /// Offset and bytes of the root.
-    pub fn root_line(&self) -> (u64, [u8; 4]) {
-        (ROOT, self.root.to_le_bytes())
+    pub fn root_line(&self) -> (u64, [u8; 8]) {
+        (ROOT, root_line(self.root))
     }
 
     /// Offset and bytes of a class's line.

@@ -14,7 +14,7 @@ fn header_lines_and_heads_are_fixed() {
     slots.set_root(wide);
     let header: [u8; 624] = slots.space.read(0);
     let mut expected = [0; 624];
-    expected[..12].copy_from_slice(&[b'C', b'P', b'S', b'L', 3, 0, 0, 0, 1, 16, 0, 0]);
+    expected[..16].copy_from_slice(&[b'C', b'P', b'S', b'L', 4, 0, 0, 0, 1, 16, 0, 0, !1, !16, 255, 255]);
     // 8 KiB is class 19; 33,000 bytes are class 28; the last line counts granules.
     let line = |words: [u32; 4]| words.map(u32::to_le_bytes).concat();
     expected[64 + 16 * 19..][..16].copy_from_slice(&line([6, 5, 7, 2]));
@@ -45,6 +45,7 @@ fn unknown_header_is_refused() {
         assert!(opened.is_err_and(|why| why.to_string().contains(with)), "{with}");
     };
     refused(|slots| slots.space.write(4, &[9]), "version 9");
+    refused(|slots| slots.space.write(8, &[4]), "damaged in stable memory");
     refused(|slots| slots.space.write(64 + 12, &[2]), "chunks of 2 granules, of which the arena counts 1");
     refused(|slots| slots.space.write(64 + 9, &[3]), "769 slots in 1 chunks of slots of 128 bytes");
     refused(|slots| assert!(slots.arena.take_granules(RECORDS, 3).is_ok()), "of which the arena counts 4");

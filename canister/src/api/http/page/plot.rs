@@ -5,10 +5,10 @@ use crate::logs::history::{Sample, Span};
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Size of a plot in its own units; the page stretches the plot.
-const WIDTH: f64 = 600.0;
-const HEIGHT: f64 = 120.0;
-/// Maximum points of a line; each is two units wide.
+/// Size of a plot in its own units, which are whole because a fraction takes ten times the instructions to write; the page stretches the plot.
+const WIDTH: u64 = 6_000;
+const HEIGHT: u64 = 1_200;
+/// Maximum points of a line; each is 20 units wide.
 const COLUMNS: u64 = 300;
 /// Space above the highest point, as a factor.
 const HEADROOM: f64 = 1.08;
@@ -148,22 +148,25 @@ impl Source {
     }
 }
 
-fn x(at: u64, span: Span, now: u64) -> f64 {
+fn x(at: u64, span: Span, now: u64) -> u64 {
     let begin = now.saturating_sub(length(span));
-    at.saturating_sub(begin) as f64 / length(span) as f64 * WIDTH
+    at.saturating_sub(begin) * WIDTH / length(span)
+}
+
+fn y(value: f64, top: f64) -> u64 {
+    ((1.0 - value / top) * HEIGHT as f64) as u64
 }
 
 fn path(runs: &[Vec<Point>], span: Span, now: u64, top: f64) -> String {
     let mut path = String::new();
     for run in runs {
         for (index, (at, value)) in run.iter().enumerate() {
-            let y = HEIGHT - value / top * HEIGHT;
             let letter = if index == 0 { 'M' } else { 'L' };
             // Writing to a string does not fail.
-            let _ = write!(path, "{letter}{:.1} {y:.1}", x(*at, span, now));
+            let _ = write!(path, "{letter}{} {}", x(*at, span, now), y(*value, top));
             if run.len() == 1 {
                 // Draw a single point as a dot.
-                path.push_str("h.1");
+                path.push_str("h1");
             }
         }
     }
@@ -196,12 +199,12 @@ impl Plot<'_> {
                 svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label)
                     data-plot=(self.id) data-span=(name) data-samples=(samples.len()) data-gaps=(gaps(&runs, span, now).len()) {
                     @for (from, to) in gaps(&runs, span, now) {
-                        rect.gap x=(format!("{:.1}", x(from, span, now))) y="0" height=(HEIGHT)
-                            width=(format!("{:.1}", x(to, span, now) - x(from, span, now))) { title { "no samples" } }
+                        rect.gap x=(x(from, span, now)) y="0" height=(HEIGHT)
+                            width=(x(to, span, now) - x(from, span, now)) { title { "no samples" } }
                     }
-                    @for share in [0.25, 0.5, 0.75] { line.grid x1="0" x2=(WIDTH) y1=(HEIGHT * share) y2=(HEIGHT * share) {} }
+                    @for quarter in 1..4 { line.grid x1="0" x2=(WIDTH) y1=(HEIGHT / 4 * quarter) y2=(HEIGHT / 4 * quarter) {} }
                     @for mark in self.marks {
-                        @let y = format!("{:.1}", HEIGHT - mark.value as f64 / top * HEIGHT);
+                        @let y = y(mark.value as f64, top);
                         line class={ "mark " (mark.name) } x1="0" x2=(WIDTH) y1=(y) y2=(y) { title { (mark.name) " water" } }
                     }
                     @for (at, line) in lines.iter().enumerate() {
