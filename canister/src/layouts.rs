@@ -24,7 +24,7 @@ fn busier() {
         state.rollback_to(21, false).unwrap();
         let (begin, _) = upload(&block(22, &[[9; 32]], 3_000), 1_000);
         let admission = state.admission();
-        state.chain.begin(&mut state.blobs, &begin, &admission, time_secs()).unwrap();
+        state.chain.begin(&mut state.blobs, &begin, crate::platform::caller(), &admission, time_secs()).unwrap();
         for (nth, key) in ["a", "b", "c"].into_iter().enumerate() {
             let name = BlobName {
                 blob_key: key.as_bytes().to_vec().into(),
@@ -186,7 +186,7 @@ layouts! {
         "0000000000000000",
     ];
     utxo_slots: of_space(UTXO_SLOTS, 0), [
-        "4350534c03000000013000000000000000000000000000000000000000000000",
+        "4350534c0400000001300000fecfffff00000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "190000001900000001000000010000001c0000001c0000000700000001000000",
     ];

@@ -7,6 +7,7 @@ use crate::storage::blob::BlobStore;
 use crate::storage::owners;
 use crate::storage::{Counting, Meter};
 use crate::testing::{block, fresh, id, with_keys};
+use candid::Principal;
 use coppice_interface::{AppendBlock, AppendError, Commit, PutBlockChunk};
 use coppice_model::blocks::{block_id, upload};
 use serde_bytes::ByteBuf;
@@ -63,7 +64,7 @@ impl World {
     /// Uploads a block, and returns how many references each message of the commit has entered.
     fn upload(&mut self, block: &AppendBlock) -> Vec<u64> {
         let (begin, chunks) = upload(block, 1 << 20);
-        self.chain.begin(&mut self.blobs, &begin, &Admission::default(), 0).unwrap();
+        self.chain.begin(&mut self.blobs, &begin, Principal::anonymous(), &Admission::default(), 0).unwrap();
         for (chunk, bytes) in (0..).zip(chunks) {
             let put = PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) };
             self.chain.put_chunk(&mut self.blobs, &put, 0).unwrap();
@@ -151,7 +152,7 @@ fn aborted_upload_of_colliding_references_is_undone_within_each_message() {
     world.upload(&with_references(1, MANY / 3, MANY / 3));
     let large = with_references(2, 1_000, 1_000);
     let (begin, chunks) = upload(&large, 1 << 20);
-    world.chain.begin(&mut world.blobs, &begin, &Admission::default(), 0).unwrap();
+    world.chain.begin(&mut world.blobs, &begin, Principal::anonymous(), &Admission::default(), 0).unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         let put = PutBlockChunk { number: 2, chunk, bytes: ByteBuf::from(bytes) };
         world.chain.put_chunk(&mut world.blobs, &put, 0).unwrap();

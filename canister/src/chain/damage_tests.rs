@@ -8,6 +8,7 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::GrowError;
 use crate::storage::owners;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
+use candid::Principal;
 use coppice_interface::*;
 use coppice_model::blocks::{block_id, upload};
 use serde_bytes::ByteBuf;
@@ -165,7 +166,7 @@ fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
 /// Uploads and commits a block.
 fn enter(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
     let (begin, chunks) = upload(block, 1 << 20);
-    chain.begin(blobs, &begin, &Admission::default(), 0)?;
+    chain.begin(blobs, &begin, Principal::anonymous(), &Admission::default(), 0)?;
     for (chunk, bytes) in (0..).zip(chunks) {
         chain.put_chunk(blobs, &PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }, 0).unwrap();
     }
@@ -245,7 +246,7 @@ fn upload_into_a_lost_blob_can_be_aborted() {
     let (mut chain, mut blobs) = chain_of(4);
     let new = own(4, 90 * KIB);
     let (begin, mut chunks) = upload(&new, 1 << 20);
-    chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
+    chain.begin(&mut blobs, &begin, Principal::anonymous(), &Admission::default(), 0).unwrap();
     let (tail, last) = (chain.state().log_tail, chain.state().log_end - 1);
     assert!(tail % u64::from(CLASS) > 0);
     blobs.poison(&chain.log.ptr(last).unwrap());
@@ -258,7 +259,7 @@ fn upload_into_a_lost_blob_can_be_aborted() {
     // The same with a blob that belongs to the upload.
     let new = own(5, 200 * KIB);
     let (begin, mut chunks) = upload(&new, 1 << 20);
-    chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
+    chain.begin(&mut blobs, &begin, Principal::anonymous(), &Admission::default(), 0).unwrap();
     blobs.poison(&chain.log.ptr(chain.state().log_end + 1).unwrap());
     let put = PutBlockChunk { number: 5, chunk: 0, bytes: ByteBuf::from(chunks.remove(0)) };
     assert!(matches!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Corrupt { .. })));

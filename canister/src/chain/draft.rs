@@ -2,7 +2,6 @@
 
 use super::hash::{Hash, MAX_HASH};
 use super::record::BlockRecord;
-use candid::Principal;
 use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
 use coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
@@ -13,8 +12,6 @@ const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
 /// The canister's settings and state that decide on appends; `State::admission` builds it for each message.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// The caller.
-    pub by: Principal,
     /// Seconds without a call after which an upload is aborted.
     pub upload_expiry_secs: u64,
     /// Check each segment against its SHA-256 (77 instructions a byte).
@@ -25,16 +22,10 @@ pub struct Admission {
     pub exhausted: Option<HeldBy>,
 }
 
-/// Anonymous caller with all checks off, for tests and benches.
+/// All checks are off, for tests and benches.
 impl Default for Admission {
     fn default() -> Self {
-        Self {
-            by: Principal::anonymous(),
-            upload_expiry_secs: u64::MAX,
-            verify_segments: false,
-            missing_cycles: None,
-            exhausted: None,
-        }
+        Self { upload_expiry_secs: u64::MAX, verify_segments: false, missing_cycles: None, exhausted: None }
     }
 }
 

@@ -174,7 +174,7 @@ impl World {
 
     fn upload(&mut self, made: Made, chunk: usize, order: u64, stop_at: usize, refused: bool) {
         let (begin, chunks) = upload(&made.block, chunk.max(made.payload() as usize / 500 + 1));
-        let progress = self.chain.begin(&mut self.blobs, &begin, &admission(), 0).unwrap();
+        let progress = self.chain.begin(&mut self.blobs, &begin, Principal::anonymous(), &admission(), 0).unwrap();
         assert_eq!(progress.chunks as usize, chunks.len());
         let mut turn: Vec<usize> = (0..chunks.len()).collect();
         turn.sort_by_key(|&i| (i as u64 + 1).wrapping_mul(order | 1));

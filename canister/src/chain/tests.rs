@@ -8,6 +8,7 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, GrowError};
 use crate::storage::{owners, places};
 use crate::testing::{block, fresh, id, reopen};
+use candid::Principal;
 use coppice_interface::segments::Index;
 use coppice_interface::*;
 use coppice_model::blocks::upload;
@@ -293,24 +294,27 @@ fn removal_writes_in_the_specified_order() {
 /// The owner of an upload is persisted, and another caller cannot touch the upload.
 #[test]
 fn upload_by_another_producer_is_refused_with_its_owner() {
-    use candid::Principal;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long] {
-        let admission = Admission { by, upload_expiry_secs: 120, ..Admission::default() };
+        let admission = Admission { upload_expiry_secs: 120, ..Admission::default() };
         let arg = upload(&block(0, &[id(1)], 1_000), 400).0;
-        chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
+        chain.begin(&mut blobs, &arg, by, &admission, 50).unwrap();
         (chain, blobs) = reopen(64 << 10);
         let open = UploadOpen { by, expires_at_secs: 170 };
         assert_eq!(chain.upload_opened(120), Some(open));
-        let other = Admission { by: Principal::anonymous(), ..admission.clone() };
-        assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));
-        assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and the expiry is unchanged");
+        let other = Principal::anonymous();
+        assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other, 120)), (None, Some(open)));
+        assert_eq!(
+            chain.begin(&mut blobs, &arg, other, &admission, 60),
+            Err(open.into()),
+            "and the expiry is unchanged"
+        );
         assert_eq!(chain.upload_opened(120), Some(open));
         assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
     }
     let admission = Admission::default();
-    chain.begin(&mut blobs, &upload(&block(0, &[], 10), 10).0, &admission, 0).unwrap();
+    chain.begin(&mut blobs, &upload(&block(0, &[], 10), 10).0, Principal::anonymous(), &admission, 0).unwrap();
     let cell: [u8; 264] = chain.cells.read(places::UPLOAD);
     for bit in 0..8 * cell.len() {
         let mut damaged = cell;

@@ -163,10 +163,9 @@ impl State {
         cycles::set_feed_min(self.config.feed_min(self.pruner.interval_secs()));
     }
 
-    /// Returns the conditions for an append by the caller.
+    /// Returns the conditions for an append.
     pub fn admission(&self) -> Admission {
         Admission {
-            by: platform::caller(),
             upload_expiry_secs: self.config.upload_expiry_secs,
             verify_segments: self.config.verify_segments,
             missing_cycles: cycles::missing_to_feed(),

@@ -2,7 +2,7 @@
 
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
-use crate::platform::time_secs;
+use crate::platform::{caller, time_secs};
 use crate::state::{State, mutate, read, tally};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -28,7 +28,7 @@ pub fn append_block(block: AppendBlock) -> Result<(), AppendError> {
 pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     message(|state| {
         let admission = state.admission();
-        let begun = state.chain.begin(&mut state.blobs, &block, &admission, time_secs());
+        let begun = state.chain.begin(&mut state.blobs, &block, caller(), &admission, time_secs());
         daemon::arm_uploads(state);
         begun
     })

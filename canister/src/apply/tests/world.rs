@@ -7,7 +7,6 @@ use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
 use crate::testing::{hash, hash_key};
 use crate::utxo::{Ahead, Call, Order, UtxoStore};
-use candid::Principal;
 use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use coppice_model::transactions::{Tx, var_int};
@@ -99,13 +98,7 @@ impl World {
     }
 
     pub fn append_body(&mut self, number: u64, body: Vec<u8>, ids: &[[u8; 32]]) {
-        let admission = Admission {
-            by: Principal::anonymous(),
-            upload_expiry_secs: 3_600,
-            verify_segments: false,
-            missing_cycles: None,
-            exhausted: None,
-        };
+        let admission = Admission::default();
         let block = block_of(number, body, ids);
         self.chain.append(&mut self.blobs, &block, &admission, 1_600_000_000 + number).unwrap();
     }

@@ -74,6 +74,7 @@ impl ChainStore {
         &mut self,
         blobs: &mut BlobStore,
         block: &BeginBlock,
+        by: Principal,
         admission: &Admission,
         now: u64,
     ) -> Result<UploadProgress, AppendError> {
@@ -100,7 +101,7 @@ impl ChainStore {
         }
         if let Some(open) = self.upload() {
             let same = open.draft == draft && open.chunk_size == block.chunk_size;
-            if !same || open.by != admission.by || self.is_aborting() {
+            if !same || open.by != by || self.is_aborting() {
                 return Err(open.opened(admission.upload_expiry_secs).into());
             }
             self.touch_upload(now);
@@ -110,8 +111,7 @@ impl ChainStore {
         self.admit(&draft, admission)?;
         self.pass_damaged_tail(blobs);
 
-        let (by, chunk_size) = (admission.by, block.chunk_size);
-        let upload = Upload { draft, by, chunk_size, touched: now };
+        let upload = Upload { draft, by, chunk_size: block.chunk_size, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, range.clone()).map_err(refused)?;
         if let Err(error) = self.log.extend(blobs, range, owners::UPLOAD) {

@@ -154,7 +154,10 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
             chunk_size: 100,
         };
         let admission = read(State::admission);
-        mutate(|state| state.chain.begin(&mut state.blobs, &begin, &admission, platform::time_secs())).unwrap();
+        mutate(|state| {
+            state.chain.begin(&mut state.blobs, &begin, platform::caller(), &admission, platform::time_secs())
+        })
+        .unwrap();
         read_all(&format!("an upload of {chunks} chunks"), &mut faults);
     }
     // Emergency water, because one exporter holds blocks back.

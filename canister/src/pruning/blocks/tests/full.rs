@@ -66,7 +66,7 @@ impl World {
             chunk_size: 1 << 20,
         };
         let admission = Admission { exhausted: self.exhausted(), ..Admission::default() };
-        self.chain.begin(&mut self.blobs, &begin, &admission, platform::time_secs()).map(drop)
+        self.chain.begin(&mut self.blobs, &begin, platform::caller(), &admission, platform::time_secs()).map(drop)
     }
 
     /// Lifts the guard and ticks until nothing is due.
