@@ -9,6 +9,7 @@ use crate::engine;
 use crate::heap::HeapImage;
 use crate::module::{CanisterModule, MEMORY, TABLE};
 use crate::trap::Trap;
+use crate::written::Written;
 
 /// Fuel for instantiation, which is not charged because the platform writes data segments for free.
 const PLENTY: u64 = i64::MAX as u64;
@@ -27,6 +28,8 @@ pub(crate) struct Instance {
     store: Store<Context>,
     instance: WasmInstance,
     memory: Option<Memory>,
+    /// The pages of `memory` that may differ from the image.
+    written: Written,
     table: Option<Table>,
     globals: Vec<Global>,
 }
@@ -50,7 +53,7 @@ impl Instance {
         let table = instance.get_table(&mut store, TABLE);
         let globals = module.globals.iter().filter_map(|name| instance.get_global(&mut store, name)).collect();
         store.data_mut().memory = memory;
-        Ok(Instance { store, instance, memory, table, globals })
+        Ok(Instance { store, instance, memory, written: Written::default(), table, globals })
     }
 
     /// Creates an instance in the state of `image`.
@@ -96,7 +99,11 @@ impl Instance {
     }
 
     fn restore(&mut self, image: &HeapImage) -> u64 {
-        let pages = self.memory.map_or(0, |memory| image.restore(memory.data_mut(&mut self.store)));
+        let pages = self.memory.map_or(0, |memory| {
+            let memory = memory.data_mut(&mut self.store);
+            let written = self.written.take(memory);
+            image.restore(memory, &written)
+        });
         for (global, value) in self.globals.iter().zip(&image.globals) {
             // The types match because the values were read from these globals.
             let _ = global.set(&mut self.store, *value);
@@ -106,7 +113,10 @@ impl Instance {
 
     /// Commits the last execution's changes of heap and globals to `image`, and returns how many 4 KiB pages of the heap it changed.
     pub(crate) fn commit(&mut self, image: &mut HeapImage) -> u64 {
-        let pages = self.memory.map_or(0, |memory| image.commit(memory.data(&self.store)));
+        let pages = self.memory.map_or(0, |memory| {
+            let memory = memory.data(&self.store);
+            image.commit(memory, &self.written.take(memory))
+        });
         let values = self.globals.iter().map(|global| global.get(&mut self.store));
         // No compiler makes mutable globals of references, so they are not restored.
         image.globals = values.map(|value| if value.ref_().is_some() { Val::I32(0) } else { value }).collect();
@@ -118,7 +128,8 @@ impl Instance {
     pub(crate) fn roll_back(mut self, image: &HeapImage) -> (Option<Self>, u64) {
         match self.memory {
             Some(memory) if memory.data_size(&self.store) as u64 > image.bytes() => {
-                let pages = image.pages_changed(memory.data(&self.store));
+                let memory = memory.data(&self.store);
+                let pages = image.pages_changed(memory, &self.written.take(memory));
                 (None, pages)
             }
             _ => {

@@ -65,6 +65,7 @@ mod stable_memory;
 mod subnet;
 mod system_api;
 mod trap;
+mod written;
 
 pub use call_context::MessageId;
 pub use candid::Principal;
