@@ -7,7 +7,6 @@
 
 use super::record::{BlockMeta, Numbers};
 use super::records::PAGE_RECORDS;
-use super::state::ChainState;
 use super::store::ChainStore;
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
 use crate::storage::owners;
@@ -99,38 +98,36 @@ impl ChainStore {
     ///
     /// Unreadable data never stops the removal: it is listed in [`Removed::faults`] and skipped.
     pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
-        let Removal { number, record, freed, references_below } = removal;
-        debug_assert_eq!(number, self.state.oldest);
+        let (number, meta) = (removal.number, self.pass(&removal));
+        self.state.pruned_bytes += removal.bytes();
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
-        let (first, meta) = (freed.end, record.map(|record| record.meta));
-        self.owe(meta.as_ref(), references_below);
-        self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page, |state, removed| {
-            state.oldest = number + 1;
-            state.parent = record.map(|record| record.hash);
-            state.log_first = first;
-            state.pruned_blocks += 1;
-            state.pruned_bytes += removed.bytes;
-        })
+        self.remove_record(blobs, (number, meta.as_ref()), removal.freed, last_of_page)
     }
 
     /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of records
     /// if the block was the last on it.
     pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
-        let Removal { number, record, freed, references_below } = removal;
-        debug_assert_eq!(number, self.state.oldest);
-        let (first, meta) = (freed.end, record.map(|record| record.meta));
-        for blob in freed {
+        self.pass(&removal);
+        for blob in removal.freed {
             blobs.write_off(self.log.class(), owners::CHAIN);
             self.log.clear(blob);
         }
-        self.owe(meta.as_ref(), references_below);
-        self.uncount(meta.as_ref());
-        self.state.oldest = number + 1;
-        self.state.parent = record.map(|record| record.hash);
-        self.state.log_first = first;
-        self.state.pruned_blocks += 1;
         self.save();
-        Removed { number, ..Removed::default() }
+        Removed { number: removal.number, ..Removed::default() }
+    }
+
+    /// Moves the chain's beginning past its oldest block, whose references are stale from now on. Returns the block's numbers.
+    fn pass(&mut self, removal: &Removal) -> Option<BlockMeta> {
+        debug_assert_eq!(removal.number, self.state.oldest);
+        let meta = removal.record.map(|record| record.meta);
+        self.owe(meta.as_ref(), removal.references_below);
+        self.uncount(meta.as_ref());
+        let state = &mut self.state;
+        state.oldest = removal.number + 1;
+        state.parent = removal.record.map(|record| record.hash);
+        state.log_first = removal.freed.end;
+        state.pruned_blocks += 1;
+        meta
     }
 
     /// Removes the oldest block, or returns `None` if there are fewer than two blocks.
@@ -141,7 +138,7 @@ impl ChainStore {
     }
 
     /// Subtracts a removed block's keys and links of ids from the counts.
-    fn uncount(&mut self, meta: Option<&BlockMeta>) {
+    pub(super) fn uncount(&mut self, meta: Option<&BlockMeta>) {
         let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
         self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
         self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
@@ -170,34 +167,30 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Removes a block's record and the blobs that become free, at either end of the chain; `advance` moves the chain's bound. The block's
-    /// references must be stale or removed.
+    /// Removes a block's record and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and
+    /// its references are stale or removed.
     pub(super) fn remove_record(
         &mut self,
         blobs: &mut BlobStore,
         (number, meta): (u64, Option<&BlockMeta>),
         freed: Range<u64>,
         last_of_page: bool,
-        advance: impl FnOnce(&mut ChainState, &Removed),
     ) -> Removed {
         let bytes = meta.map_or(0, BlockMeta::payload_len);
         let mut removed = Removed { number, bytes, ..Removed::default() };
         if meta.is_none() {
             removed.faults.push(format!("block {number}: its record is damaged"));
         }
-        self.uncount(meta);
-        let quarantined = self.quarantine(blobs, freed.clone(), owners::CHAIN, &mut removed.faults);
-        freed.for_each(|blob| self.log.clear(blob));
+        let quarantined = self.quarantine(blobs, freed, owners::CHAIN, &mut removed.faults);
         self.records.remove(number, last_of_page);
-        advance(&mut self.state, &removed);
         self.save();
         removed.blobs = release_freed(blobs, &quarantined, &mut removed.faults);
         removed
     }
 
-    /// Quarantines blobs of the log. A blob that cannot be quarantined is a fault, and is written off.
+    /// Quarantines blobs of the log and removes them from the directory. A blob that cannot be quarantined is a fault, and is written off.
     pub(super) fn quarantine(
-        &self,
+        &mut self,
         blobs: &mut BlobStore,
         range: Range<u64>,
         owner: Owner,
@@ -213,6 +206,7 @@ impl ChainStore {
                     blobs.write_off(self.log.class(), owner);
                 }
             }
+            self.log.clear(blob);
         }
         quarantined
     }

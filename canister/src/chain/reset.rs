@@ -14,7 +14,6 @@ use super::store::ChainStore;
 use crate::storage::blob::BlobStore;
 use crate::storage::owners;
 use coppice_interface::ResetError;
-use std::ops::Range;
 
 /// Records that one message clears: their pages have 32 MiB.
 const MOST_RECORDS: u64 = 100_000;
@@ -104,10 +103,8 @@ impl ChainStore {
         self.state.reset.clear_from = until;
         if until == clear_to {
             let first = self.state.log_first;
-            let range: Range<u64> = first..self.state.log_end.min(first + MOST_BLOBS);
-            let quarantined = self.quarantine(blobs, range.clone(), owners::CHAIN, &mut faults);
-            range.clone().for_each(|blob| self.log.clear(blob));
-            self.state.log_first = range.end;
+            self.state.log_first = self.state.log_end.min(first + MOST_BLOBS);
+            let quarantined = self.quarantine(blobs, first..self.state.log_first, owners::CHAIN, &mut faults);
             release_freed(blobs, &quarantined, &mut faults);
         }
         self.save();

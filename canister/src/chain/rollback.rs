@@ -32,8 +32,6 @@ pub struct RollbackLeft {
 pub struct RolledBack {
     /// True if the head went down by one.
     pub began: bool,
-    /// True if the block is removed completely.
-    pub finished: bool,
     /// References that were removed, plus 1 if the block is removed completely.
     pub ops: u64,
     /// Unreadable data that was skipped.
@@ -126,7 +124,6 @@ impl ChainStore {
             self.save();
         } else {
             done.ops += 1;
-            done.finished = true;
             self.finish_head(blobs, &mut done.faults);
         }
         done
@@ -159,16 +156,13 @@ impl ChainStore {
         });
         let end = self.state.log_end;
         let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
-        let end = freed.start;
         let last_of_page = number.is_multiple_of(PAGE_RECORDS);
         let meta = self.records.meta(number);
-        let removed = self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page, |state, _| {
-            state.log_tail = tail;
-            state.log_end = end;
-            state.transit = None;
-            state.rollback_to = state.rollback_to.filter(|&to| number - 1 > to);
-        });
-        faults.extend(removed.faults);
+        self.uncount(meta.as_ref());
+        let state = &mut self.state;
+        (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
+        state.rollback_to = state.rollback_to.filter(|&to| number - 1 > to);
+        faults.extend(self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
     }
 
     /// End of the log without its last block, `number`: the end of the block before it, or else its own beginning.

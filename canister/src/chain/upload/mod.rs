@@ -244,8 +244,7 @@ impl ChainStore {
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
         let range = self.upload_blobs(upload);
         let mut faults = Vec::new();
-        let quarantined = self.quarantine(blobs, range.clone(), owners::UPLOAD, &mut faults);
-        range.for_each(|blob| self.log.clear(blob));
+        let quarantined = self.quarantine(blobs, range, owners::UPLOAD, &mut faults);
         self.close_upload();
         release_freed(blobs, &quarantined, &mut faults);
         self.faults.extend(faults);
