@@ -23,6 +23,7 @@ pub struct Admission {
 }
 
 /// All checks are off, for tests and benches.
+#[cfg(any(test, feature = "bench"))]
 impl Default for Admission {
     fn default() -> Self {
         Self { upload_expiry_secs: u64::MAX, verify_segments: false, missing_cycles: None, exhausted: None }

@@ -8,8 +8,10 @@ pub const MAX_HASH: usize = 32;
 /// An opaque block hash of up to 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hash {
-    bytes: [u8; MAX_HASH],
-    len: u8,
+    /// The bytes, and zeros after them.
+    pub(super) bytes: [u8; MAX_HASH],
+    /// The number of the bytes.
+    pub(super) len: u8,
 }
 
 impl Hash {
@@ -33,16 +35,6 @@ impl Hash {
         let mut bytes = self.bytes.to_vec();
         bytes.truncate(usize::from(self.len));
         BlockHash::from(bytes)
-    }
-
-    /// The number of the hash's bytes.
-    pub(super) fn len(&self) -> u8 {
-        self.len
-    }
-
-    /// The hash's bytes, and zeros after them.
-    pub(super) fn padded(&self) -> &[u8; MAX_HASH] {
-        &self.bytes
     }
 
     /// The hash's bytes.

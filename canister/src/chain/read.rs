@@ -183,10 +183,9 @@ impl ChainStore {
     /// As [`find`](Self::find).
     pub fn storage(&self, number: u64) -> Result<BlockStorage, ReadError> {
         let meta = self.find(number)?;
-        let blobs: Option<Vec<_>> = match meta.payload_len() {
-            0 => Some(Vec::new()),
-            _ => self.log_ptrs(meta.log_offset, meta.payload_end()).map(|ptr| ptr.map(named)).collect(),
-        };
+        let end = if meta.payload_len() == 0 { 0 } else { self.log.blobs_end(meta.payload_end()) };
+        let blobs = (self.log.blob_of(meta.log_offset)..end).map(|blob| self.log.ptr(blob).map(named));
+        let blobs: Option<Vec<_>> = blobs.collect();
         Ok(BlockStorage {
             log_offset: meta.log_offset,
             lengths: meta.lengths.map(u64::from).into(),

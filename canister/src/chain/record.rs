@@ -78,11 +78,6 @@ impl BlockMeta {
         u64::from(self.transactions) + u64::from(self.keys)
     }
 
-    /// Bytes of the links after the payload.
-    pub fn links_len(&self) -> u64 {
-        links_len(self.keys) + links_len(self.id_links)
-    }
-
     /// One past the payload's last byte in the log; the links of the block's keys begin here.
     pub fn payload_end(&self) -> u64 {
         self.log_offset + self.payload_len()
@@ -95,7 +90,7 @@ impl BlockMeta {
 
     /// One past the block's last byte in the log: after the payload and the links of its keys and ids.
     pub fn log_end(&self) -> u64 {
-        self.payload_end() + self.links_len()
+        self.id_links_start() + links_len(self.id_links)
     }
 
     /// Log offset of a segment.
@@ -203,8 +198,8 @@ impl BlockRecord {
     pub(super) fn encode(&self) -> Bytes {
         let mut r = [0; RECORD];
         self.meta.encode(&mut r);
-        r[HASH_LEN] = self.hash.len();
-        put(&mut r, HASH, self.hash.padded());
+        r[HASH_LEN] = self.hash.len;
+        put(&mut r, HASH, &self.hash.bytes);
         put(&mut r, DIGESTS, self.sha256.as_flattened());
         put(&mut r, REFERENCES, &self.references_before.to_le_bytes());
         checksum::put(&mut r);

@@ -231,11 +231,6 @@ impl ChainStore {
         self.state.transit.is_some_and(|transit| transit.number == number)
     }
 
-    /// The blobs that a log range touches.
-    pub(super) fn log_ptrs(&self, start: u64, end: u64) -> impl Iterator<Item = Option<crate::storage::blob::BlobPtr>> {
-        (self.log.blob_of(start)..self.log.blobs_end(end).max(self.log.blob_of(start))).map(|blob| self.log.ptr(blob))
-    }
-
     pub(super) fn save(&self) {
         self.state.save(&self.cells);
     }

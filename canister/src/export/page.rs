@@ -11,7 +11,7 @@
 //!
 //! All replicas agree on the answer of a replicated call, so none of them lags: the canister was restored from a snapshot.
 
-use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
+use crate::chain::{ChainStore, Hash, Segment};
 use crate::platform::{self, limits::MAX_REPLY};
 use crate::storage::blob::BlobStore;
 use coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
@@ -142,10 +142,6 @@ fn is(hash: Hash, cursor: &ExportCursor) -> bool {
     hash.as_slice() == cursor.hash.as_slice()
 }
 
-fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
-    chain.record(number).map_err(|error| damaged(number, &error))
-}
-
 fn damaged(number: u64, why: &ReadError) -> ExportError {
     ExportError::Corrupt { number, why: format!("{why}"), next: None }
 }
@@ -218,7 +214,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// Adds chunks of a block. Returns whether they complete the block.
     fn block(&mut self, point: Point) -> Result<bool, ExportError> {
-        let record = record(self.chain, point.number)?;
+        let record = self.chain.record(point.number).map_err(|error| damaged(point.number, &error))?;
         let before = self.done.filter(|(at, _)| at.number + 1 == point.number).map(|(_, hash)| hash);
         let parent = before.or_else(|| self.chain.parent(point.number));
         let mut offset = point.offset;

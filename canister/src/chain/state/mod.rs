@@ -169,8 +169,8 @@ impl ChainState {
             [self.head_hash, self.parent].iter().zip(bytes[HEADER + 8 * HASHES..END].chunks_mut(8 * HASH_WORDS))
         {
             if let Some(hash) = hash {
-                place[0] = hash.len() + 1;
-                place[8..].copy_from_slice(hash.padded());
+                place[0] = hash.len + 1;
+                place[8..].copy_from_slice(&hash.bytes);
             }
         }
         checksum::put(&mut bytes);

@@ -25,7 +25,7 @@ pub fn corrupt(why: impl ToString) -> UploadError {
 }
 
 const LAYOUT: Header = Header { name: "upload of a block", magic: *b"CPUP", version: 2 };
-const HEADER: usize = 264;
+pub(super) const HEADER: usize = 264;
 const PRODUCER: usize = 224;
 pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
 
@@ -118,9 +118,4 @@ impl Upload {
 pub(in crate::chain) fn uploaded_range(start: u64, draft: &Draft, segment: Segment) -> (u64, u64) {
     let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
     (start + before, u64::from(draft.lengths[segment.index()]))
-}
-
-/// Empties the cell.
-pub(in crate::chain) fn clear(cells: &Space) {
-    cells.write(places::UPLOAD, &[0; HEADER]);
 }

@@ -1,7 +1,6 @@
 //! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
 
-use super::cell::corrupt;
-use super::cell::{Upload, uploaded_range};
+use super::cell::{Upload, corrupt, uploaded_range};
 use crate::chain::draft::{Admission, Draft};
 use crate::chain::postings::links;
 use crate::chain::record::BlockMeta;
@@ -24,7 +23,7 @@ impl From<EnterError> for UploadError {
 }
 
 impl ChainStore {
-    /// Continues the commit of the uploaded block. Returns `Done` for a block that is kept already.
+    /// Continues the commit of the uploaded block.
     ///
     /// # Errors
     /// [`UploadError`]; nothing has changed, and the upload stays open.
@@ -35,9 +34,6 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<Commit, UploadError> {
-        if self.hash_is(block.number, &block.hash) {
-            return Ok(Commit::Done);
-        }
         let upload = self.upload_of(block.number)?;
         let draft = &upload.draft;
         if draft.hash.as_slice() != block.hash.as_slice() {

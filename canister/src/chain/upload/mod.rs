@@ -21,9 +21,9 @@ use crate::chain::store::ChainStore;
 use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
-use crate::storage::owners;
+use crate::storage::{owners, places};
 use candid::Principal;
-use cell::{BITMAP, Upload, corrupt};
+use cell::{BITMAP, HEADER, Upload, corrupt};
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress};
 use std::ops::Range;
 use verify::Verified;
@@ -127,14 +127,10 @@ impl ChainStore {
 
     fn progress(&self, upload: &Upload) -> UploadProgress {
         let chunks = upload.chunks().count() as u32;
-        UploadProgress { chunks, missing: chunks - self.received_chunks(chunks) }
-    }
-
-    /// Returns how many of the first `chunks` chunks were received.
-    fn received_chunks(&self, chunks: u32) -> u32 {
         let mut bitmap = Vec::new();
         self.cells.read_onto(&mut bitmap, BITMAP, chunks.div_ceil(8) as usize);
-        bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>().min(chunks)
+        let received = bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>().min(chunks);
+        UploadProgress { chunks, missing: chunks - received }
     }
 
     pub(in crate::chain) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
@@ -266,6 +262,6 @@ impl ChainStore {
     /// Empties the cell.
     pub(in crate::chain) fn close_upload(&mut self) {
         self.open = None;
-        cell::clear(&self.cells);
+        self.cells.write(places::UPLOAD, &[0; HEADER]);
     }
 }

@@ -5,8 +5,7 @@
 //! cell, 4096 bytes from the upload's: 0 segment u8 (3: all are verified)  8 offset u64  16 state of SHA-256
 //! ```
 
-use super::cell::corrupt;
-use super::cell::uploaded_range;
+use super::cell::{corrupt, uploaded_range};
 use crate::chain::draft::Draft;
 use crate::chain::store::ChainStore;
 use crate::storage::blob::BlobStore;
