@@ -4,7 +4,7 @@
 //! Every structure of each cell, however deep, gets a field that this code does not know.
 
 use crate::platform::{native, time_secs};
-use crate::pruning::blocks::policy::Policy as _;
+use crate::pruning::blocks::policy;
 use crate::state::{self, mutate, read};
 use crate::storage::memory;
 use crate::storage::places;
@@ -47,7 +47,7 @@ pub fn busy() {
         }
         state.exporters.acknowledge(&state.chain, principal(3), 15, &crate::testing::hash(15, 0)).unwrap();
         let arg = PrunePolicyArg { retain_blocks: Some(5), ..PrunePolicyArg::default() };
-        state.pruner.set_policy(PrunePolicy::default().changed_for(&arg, &state.config).unwrap());
+        state.pruner.set_policy(policy::changed(&PrunePolicy::default(), &arg, &state.config).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
         let begin = BeginTransaction { txid: [5; 32].into(), length: 3 << 20, chunk_size: 1 << 20 };
         state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();

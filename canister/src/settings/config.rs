@@ -2,7 +2,7 @@
 
 use crate::settings::roles::Roles;
 use crate::storage::blob::{Class, GRANULE, MAX_GRANULES};
-use crate::storage::memory::{self, Space};
+use crate::storage::memory;
 use crate::storage::places;
 use coppice_interface::{
     BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettingsChange, cycles_of_ticks,
@@ -12,8 +12,8 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 
-/// The cell of settings and roles.
-const CELL: Cell = Cell {
+/// The cell of settings and roles: [`Stored`].
+pub const CELL: Cell = Cell {
     at: places::CONFIG,
     capacity: 64 << 10,
     header: Header { name: "settings and roles", magic: *b"CPCF", version: 1 },
@@ -25,70 +25,56 @@ const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 /// Seconds of ticks whose cycles must be left where feeding stops: 30 days.
 const FEED_SECS: u64 = 30 * 86_400;
 
-/// Values derived from the settings.
-pub trait Settings: Sized {
-    /// The settings of a new canister.
-    ///
-    /// # Errors
-    /// `BadArgument`.
-    fn new(arg: &InitArg) -> Result<Self, ConfigError>;
-    /// The class of the log's blobs.
-    fn class(&self) -> Class;
-    /// Applies the memory limits.
-    fn bound_memory(&self);
-    /// The cap on billed bytes for new records (`max_utxo_bytes`), given the policy's target.
-    fn records_cap(&self, target_bytes: u64) -> u64;
-    /// The liquid cycles below which feeding calls are refused (`feed_min_liquid_cycles`), given the timer's interval.
-    fn feed_min(&self, timer_interval_secs: u64) -> u128;
+/// The settings of a new canister.
+///
+/// # Errors
+/// `BadArgument`.
+pub fn new(arg: &InitArg) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    if let Some(log_class) = arg.log_class {
+        config.log_class = log_class;
+    }
+    if Class::of_size(config.log_class).is_none() {
+        let why = "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes".into();
+        return Err(ConfigError::BadArgument(BadArgument { field: "log_class".into(), why }));
+    }
+    config.changed(&ConfigChange {
+        max_stable_pages: arg.max_stable_pages,
+        nodes: arg.nodes,
+        reserved_cycles_limit: arg.reserved_cycles_limit,
+        utxo: Some(UtxoSettingsChange { least_retries: arg.least_retries, ..Default::default() }),
+        ..ConfigChange::default()
+    })
 }
 
-impl Settings for Config {
-    fn new(arg: &InitArg) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        if let Some(log_class) = arg.log_class {
-            config.log_class = log_class;
-        }
-        if Class::of_size(config.log_class).is_none() {
-            let why = "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes".into();
-            return Err(ConfigError::BadArgument(BadArgument { field: "log_class".into(), why }));
-        }
-        config.changed(&ConfigChange {
-            max_stable_pages: arg.max_stable_pages,
-            nodes: arg.nodes,
-            reserved_cycles_limit: arg.reserved_cycles_limit,
-            utxo: Some(UtxoSettingsChange { least_retries: arg.least_retries, ..Default::default() }),
-            ..ConfigChange::default()
-        })
-    }
+/// The class of the log's blobs.
+pub fn class(config: &Config) -> Class {
+    Class::of_size(config.log_class).expect("checked when it was set")
+}
 
-    fn class(&self) -> Class {
-        Class::of_size(self.log_class).expect("checked when it was set")
-    }
+/// Applies the memory limits.
+pub fn bound_memory(config: &Config) {
+    memory::set_max_pages(config.max_stable_pages);
+    memory::set_reserve(records_reserve(config.max_stable_pages));
+    memory::set_log_class(class(config));
+    memory::set_terms(config.nodes, config.reserved_cycles_limit);
+}
 
-    fn bound_memory(&self) {
-        memory::set_max_pages(self.max_stable_pages);
-        memory::set_reserve(records_reserve(self.max_stable_pages));
-        memory::set_log_class(self.class());
-        memory::set_terms(self.nodes, self.reserved_cycles_limit);
+/// The cap on billed bytes for new records (`max_utxo_bytes`), given the policy's target.
+pub fn records_cap(config: &Config, target_bytes: u64) -> u64 {
+    let pages = config.max_stable_pages;
+    match (config.utxo.max_utxo_bytes, target_bytes) {
+        (0, 0) => (pages * memory::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
+        (0, target) => greatest_records(pages, config.log_class, target),
+        (bytes, _) => bytes,
     }
+}
 
-    fn records_cap(&self, target_bytes: u64) -> u64 {
-        let pages = self.max_stable_pages;
-        match (self.utxo.max_utxo_bytes, target_bytes) {
-            (0, 0) => (pages * memory::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
-            (0, target) => greatest_records(pages, self.log_class, target),
-            (bytes, _) => bytes,
-        }
-    }
-
-    fn feed_min(&self, timer_interval_secs: u64) -> u128 {
-        match self.feed_min_liquid_cycles {
-            0 => {
-                let ticks = cycles_of_ticks(timer_interval_secs, FEED_SECS, self.nodes);
-                self.min_liquid_cycles.saturating_add(ticks)
-            }
-            cycles => cycles,
-        }
+/// The liquid cycles below which feeding calls are refused (`feed_min_liquid_cycles`), given the timer's interval.
+pub fn feed_min(config: &Config, timer_interval_secs: u64) -> u128 {
+    match config.feed_min_liquid_cycles {
+        0 => config.min_liquid_cycles.saturating_add(cycles_of_ticks(timer_interval_secs, FEED_SECS, config.nodes)),
+        cycles => cycles,
     }
 }
 
@@ -114,21 +100,6 @@ pub struct Stored {
     pub records: RecordsCap,
 }
 
-/// Reads the cell; `None` if it was never written.
-pub fn load(cells: &Space) -> Result<Option<Stored>, String> {
-    Ok(CELL.load(cells)?)
-}
-
-/// Returns whether the cell is damaged.
-pub fn is_damaged(cells: &Space) -> bool {
-    CELL.is_damaged(cells)
-}
-
-/// Writes the cell.
-pub fn save(cells: &Space, stored: &Stored) -> Result<(), String> {
-    CELL.save(cells, stored)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,9 +113,7 @@ mod tests {
             matches!(refused, Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "upload_expiry_secs")
         );
         let arg = InitArg { log_class: Some(100_000), ..InitArg::default() };
-        assert!(
-            matches!(Config::new(&arg), Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "log_class")
-        );
+        assert!(matches!(new(&arg), Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "log_class"));
     }
 
     /// A cell without these settings is read with their defaults, and the other settings stay.

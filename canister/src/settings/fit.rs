@@ -6,7 +6,7 @@
 //! ```
 //! A chain that cannot reach its target prunes by an effective target (`pruning/blocks/policy.rs`); this check tells the operator before.
 
-use coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, greatest_target, least_pages};
+use coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, greatest_records, greatest_target, least_pages};
 
 /// Checks a new target.
 ///
@@ -38,7 +38,8 @@ pub fn check_caps(old: &Config, new: &Config, target_bytes: u64) -> Result<(), B
     }
     let lower = format!("or lower target_bytes ({target_bytes}) to {}", greatest(new));
     if pages {
-        let most = greatest_records(new, target_bytes);
+        // 0 is the default.
+        let most = greatest_records(new.max_stable_pages, new.log_class, target_bytes).max(1);
         let why = format!(
             "{} bytes do not fit below max_stable_pages ({}): {most} at most, {lower}",
             new.utxo.max_utxo_bytes, new.max_stable_pages
@@ -57,11 +58,6 @@ fn fits(config: &Config, target_bytes: u64) -> bool {
 
 fn greatest(config: &Config) -> u64 {
     greatest_target(config.max_stable_pages, config.log_class, config.utxo.max_utxo_bytes)
-}
-
-/// Returns the greatest `max_utxo_bytes` beside a target; 1 if there is none, because 0 is the default.
-fn greatest_records(config: &Config, target_bytes: u64) -> u64 {
-    coppice_interface::greatest_records(config.max_stable_pages, config.log_class, target_bytes).max(1)
 }
 
 /// Returns what the records take, for a sentence.

@@ -5,9 +5,8 @@ use super::State;
 use super::undo::RolledBack;
 use crate::chain::AppliedNote;
 use crate::logs::audit::{Fields, field, fields};
-use crate::pruning::blocks::Piece;
-use crate::pruning::blocks::policy::Policy as _;
-use crate::pruning::records::Settings as _;
+use crate::pruning::blocks::{Piece, policy};
+use crate::pruning::records::check_retentions;
 use crate::settings::fit;
 use crate::state::tally;
 use crate::utxo::RunWindow;
@@ -39,7 +38,7 @@ impl State {
         self.noting(method, format!("{change:?}"), shown, |state| {
             let retention = state.config.utxo.block_height_retention;
             let config = state.config.changed(change)?;
-            state.utxo_pruner.settings().check_retentions(&config.utxo, "block_height_retention")?;
+            check_retentions(&state.utxo_pruner.stored().settings, &config.utxo, "block_height_retention")?;
             fit::check_caps(&state.config, &config, state.pruner.policy().map_or(0, |policy| policy.target_bytes))?;
             state.config = config;
             state.save_config();
@@ -154,7 +153,7 @@ impl State {
         let shown = |state: &Self| fields(&state.pruner.policy());
         self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
             let old = state.pruner.policy().cloned();
-            let new = old.clone().unwrap_or_default().changed_for(change, &state.config)?;
+            let new = policy::changed(&state.pruner.policy_or_default(), change, &state.config)?;
             state.pruner.set_policy(new.clone());
             // The cap on records depends on the policy's target.
             state.save_config();

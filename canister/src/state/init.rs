@@ -10,14 +10,14 @@ use crate::logs::audit::AuditLog;
 use crate::logs::history::History;
 use crate::pruning::blocks::Pruner;
 use crate::pruning::records::UtxoPruner;
-use crate::settings::config::{self, Settings as _};
+use crate::settings::config;
 use crate::settings::roles::Roles;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, Space};
 use crate::storage::places;
 use crate::utxo::UtxoStore;
 use crate::{logs, platform};
-use coppice_interface::{CanisterArg, Config, Grant, ProblemCode, Role};
+use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
 use std::rc::Rc;
 
 /// Creates the state of a new canister.
@@ -30,7 +30,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
         Some(CanisterArg::Init(arg)) => arg,
         Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
     };
-    let config = Config::new(&arg).map_err(|error| error.to_string())?;
+    let config = config::new(&arg).map_err(|error| error.to_string())?;
     let mut roles = Roles::default();
     let admins = arg.admins.clone().unwrap_or_default();
     let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer), (&admins, Role::Admin)];
@@ -62,7 +62,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
     places::HEADER.read(&cells, 0)?;
-    let stored = config::load(&cells)?.ok_or("the settings are missing")?;
+    let stored = config::CELL.load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
     mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| error.to_string())?;
@@ -71,7 +71,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 
 fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records } = stored;
-    config.bound_memory();
+    config::bound_memory(&config);
     let arena = memory::arena()?;
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
@@ -83,7 +83,7 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
         deletions_stopped,
         records,
         blobs: BlobStore::open(arena),
-        chain: ChainStore::open(Rc::clone(&cells), config.class(), key.clone())?,
+        chain: ChainStore::open(Rc::clone(&cells), config::class(&config), key.clone())?,
         utxo: UtxoStore::open(Rc::clone(&cells), key.clone())?,
         applier: Applier::open(Rc::clone(&cells))?,
         deletions: DeletionQueue::open(key.clone())?,

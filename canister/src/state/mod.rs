@@ -24,7 +24,7 @@ use crate::logs::history::History;
 use crate::platform::{self, cycles};
 use crate::pruning::blocks::{Constraints, Due, Pruner};
 use crate::pruning::records::UtxoPruner;
-use crate::settings::config::{self, RecordsCap, Settings as _};
+use crate::settings::config::{self, RecordsCap};
 use crate::settings::roles::Roles;
 use crate::storage::HashKey;
 use crate::storage::blob::{BlobStore, Class};
@@ -110,7 +110,7 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
 impl State {
     /// Persists the settings, the roles and whether deletions are stopped, and applies the memory limits.
     pub fn save_config(&mut self) {
-        self.config.bound_memory();
+        config::bound_memory(&self.config);
         self.bound_feeding();
         let Self { config, roles, deletions_stopped, records, .. } = &*self;
         let stored = config::Stored {
@@ -119,7 +119,7 @@ impl State {
             deletions_stopped: *deletions_stopped,
             records: *records,
         };
-        if let Err(why) = config::save(&self.cells, &stored) {
+        if let Err(why) = config::CELL.save(&self.cells, &stored) {
             platform::trap(&format!("settings and roles: {why}"));
         }
     }
@@ -129,7 +129,7 @@ impl State {
         self.blobs.arena().rewrite();
         self.cells.rewrite();
         places::HEADER.write(&self.cells, 0);
-        if config::is_damaged(&self.cells) {
+        if config::CELL.is_damaged(&self.cells) {
             self.save_config();
         }
         self.rewrite_key();
@@ -148,7 +148,7 @@ impl State {
     /// Applies the limits on feeding calls. The cap on records depends on the policy's target, and the reserve above the cap moves only if
     /// the cap changes; the minimum of cycles depends on the timer's interval.
     fn bound_feeding(&mut self) {
-        let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
+        let cap = config::records_cap(&self.config, self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records.cap {
             self.records = RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
         }
@@ -160,7 +160,7 @@ impl State {
             leases: utxo.max_leases_per_holder,
             least_retries: utxo.least_retries,
         });
-        cycles::set_feed_min(self.config.feed_min(self.pruner.interval_secs()));
+        cycles::set_feed_min(config::feed_min(&self.config, self.pruner.interval_secs()));
     }
 
     /// Returns the conditions for an append.

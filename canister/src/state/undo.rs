@@ -19,7 +19,7 @@ impl State {
     /// Continues the running rollback within the budget of a tick: from the newest block on, each is taken back from the UTXO records if it
     /// is applied, and then removed.
     pub(super) fn continue_rollback(&mut self) -> RolledBack {
-        let policy = self.pruner.policy().cloned().unwrap_or_default();
+        let policy = self.pruner.policy_or_default();
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());

@@ -7,7 +7,7 @@ use super::sentences::{another_key, holder, remedy_of_holder};
 use crate::apply::{Counted, Waits};
 use crate::chain::ChainStore;
 use crate::platform;
-use crate::pruning::blocks::{Constraints, Damage, Due, ExportHeld, Policy as _, Pruner};
+use crate::pruning::blocks::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
 use crate::state::State;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, WASM_PAGE};
@@ -168,7 +168,7 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
 /// Returns a finding if the head and the block before it exceed the target.
 pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
     let (policy, (kept, marks)) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
-    let target = policy.target_for(kept);
+    let target = policy::target_for(policy, kept);
     let (water, mark) = match marks.emergency {
         emergency if kept >= emergency => ("emergency", emergency),
         _ => ("high", marks.high),

@@ -6,7 +6,7 @@
 //! ```
 //! A guard below `oldest` holds all due blocks; without a guard `before` is `target`.
 
-use super::policy::{DAY, Policy as _};
+use super::policy::{DAY, floor, marks};
 use crate::chain::{ChainStore, Numbers};
 use crate::export::Guard;
 use crate::platform;
@@ -53,7 +53,7 @@ fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_wa
     let retention = retained_from(policy, head, aged);
     let kept = chain.capacity_bytes(blobs);
     let fires = |marks: &WaterMarks| kept > marks.high || to_low_water && kept > marks.low;
-    let too_much = policy.marks(|| chain.most_bytes(blobs)).filter(fires).map(|marks| kept - marks.low);
+    let too_much = marks(policy, || chain.most_bytes(blobs)).filter(fires).map(|marks| kept - marks.low);
     let last = head.saturating_sub(CAPACITY_FLOOR);
     let (capacity, too_few) = too_much.map_or((0, false), |bytes| before_freeing(chain, last, bytes));
     let target = retention.max(capacity);
@@ -98,7 +98,7 @@ fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
         0 => 0,
         blocks => head.saturating_sub(blocks),
     };
-    by_count.max(aged.min(head.saturating_sub(policy.floor())))
+    by_count.max(aged.min(head.saturating_sub(floor(policy))))
 }
 
 /// Returns the number below which blocks are too old for age to retain, at most the head; 0 if age retains nothing.
@@ -112,7 +112,7 @@ fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
 /// Returns the time at which the oldest block becomes prunable by age, in Unix seconds, unless the floor keeps it.
 pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     let oldest = chain.state().oldest;
-    let floor = chain.state().coming_head()?.saturating_sub(policy.floor());
+    let floor = chain.state().coming_head()?.saturating_sub(floor(policy));
     let kept = policy.retain_days.checked_mul(DAY).filter(|_| policy.retain_days > 0 && oldest < floor)?;
     chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
 }

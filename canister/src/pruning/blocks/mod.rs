@@ -42,7 +42,6 @@ mod tick;
 pub use constraints::Constraints;
 pub use due::Due;
 pub use piece::Piece;
-pub use policy::Policy;
 use rates::Rates;
 pub use status::ExportHeld;
 use stored::Stored;
@@ -57,7 +56,6 @@ use crate::storage::places;
 use coppice_interface::{PrunePolicy, WaterMarks};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
-use std::borrow::Cow;
 use std::rc::Rc;
 
 /// Cell of the pruner's policy and state.
@@ -170,8 +168,8 @@ impl Pruner {
 
     /// Returns the policy of sweeps: the default one if none is set. A reset leaves stale entries even if blocks are never pruned, so
     /// sweeps need neither a policy nor the switch.
-    fn sweep_policy(&self) -> Cow<'_, PrunePolicy> {
-        self.policy().map_or_else(|| Cow::Owned(PrunePolicy::default()), Cow::Borrowed)
+    pub fn policy_or_default(&self) -> PrunePolicy {
+        self.policy().cloned().unwrap_or_default()
     }
 
     /// Records that something other than a run (a rollback, a reset, an aborted upload) freed kept bytes, and skipped `faults` damaged
@@ -187,7 +185,7 @@ impl Pruner {
 
     /// Returns the watermarks in force, or `None` without the capacity trigger.
     pub fn marks(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<WaterMarks> {
-        self.policy()?.marks(|| chain.most_bytes(blobs))
+        policy::marks(self.policy()?, || chain.most_bytes(blobs))
     }
 
     fn above_low_water(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {

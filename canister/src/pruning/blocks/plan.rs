@@ -4,7 +4,6 @@ use super::constraints::Constraints;
 use super::due::{due, floor_block, retain_min_block};
 use super::{Pruner, run};
 use crate::chain::ChainStore;
-use crate::pruning::blocks::policy::Policy as _;
 use crate::pruning::work::budget::Budget;
 use crate::storage::blob::BlobStore;
 use coppice_interface::{Config, HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
@@ -25,7 +24,7 @@ impl Pruner {
         let (policy, to_low_water) = match change {
             None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
             // A new policy resets the capacity trigger: pruning down to low water starts only above high water.
-            Some((change, config)) => (self.policy().cloned().unwrap_or_default().changed_for(change, config)?, false),
+            Some((change, config)) => (policy::changed(&self.policy_or_default(), change, config)?, false),
         };
         let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);
         let floor_block = floor_block(&policy, chain, blobs, to_low_water);

@@ -4,8 +4,7 @@
 //! `max_stable_pages` ([`ChainStore::most_bytes`](crate::chain::ChainStore::most_bytes)). So pruning begins, and appends name what holds it
 //! back, before the arena is full, whatever else takes memory.
 
-use crate::settings::config::Settings as _;
-use crate::settings::fit;
+use crate::settings::{config, fit};
 use crate::storage::blob::Class;
 use coppice_interface::{BadArgument, Config, PruneError, PrunePolicy, PrunePolicyArg, WaterMarks};
 
@@ -18,57 +17,47 @@ fn share(bytes: u64, numerator: u64) -> u64 {
     (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
 }
 
-/// Checks and derived values of a policy.
-pub trait Policy: Sized {
-    /// Returns the policy after a change, for a log with the class and the caps of `config`.
-    ///
-    /// # Errors
-    /// [`PruneError::BadArgument`] with the field and the reason.
-    fn changed_for(&self, change: &PrunePolicyArg, config: &Config) -> Result<Self, PruneError>;
-    /// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
-    fn floor(&self) -> u64;
-    /// Returns the watermarks of a chain that can have at most `most` bytes, or `None` without the capacity trigger.
-    fn marks(&self, most: impl FnOnce() -> u64) -> Option<WaterMarks>;
-    /// Returns the least `target_bytes`, in whole MiB, whose high water is at least `kept` bytes.
-    fn target_for(&self, kept: u64) -> u64;
+/// Returns the policy after a change, for a log with the class and the caps of `config`.
+///
+/// # Errors
+/// [`PruneError::BadArgument`] with the field and the reason.
+pub fn changed(policy: &PrunePolicy, change: &PrunePolicyArg, config: &Config) -> Result<PrunePolicy, PruneError> {
+    let new = policy.changed(change)?;
+    check(&new, config::class(config))?;
+    if new.target_bytes != policy.target_bytes {
+        fit::check_target(config, new.target_bytes)?;
+    }
+    Ok(new)
 }
 
-impl Policy for PrunePolicy {
-    fn changed_for(&self, change: &PrunePolicyArg, config: &Config) -> Result<Self, PruneError> {
-        let policy = self.changed(change)?;
-        check(&policy, config.class())?;
-        if policy.target_bytes != self.target_bytes {
-            fit::check_target(config, policy.target_bytes)?;
-        }
-        Ok(policy)
+/// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
+pub fn floor(policy: &PrunePolicy) -> u64 {
+    match policy.retain_blocks {
+        0 => policy.min_kept_blocks,
+        blocks => blocks.min(policy.min_kept_blocks),
     }
+}
 
-    fn floor(&self) -> u64 {
-        match self.retain_blocks {
-            0 => self.min_kept_blocks,
-            blocks => blocks.min(self.min_kept_blocks),
-        }
+/// Returns the watermarks of a chain that can have at most `most` bytes, or `None` without the capacity trigger.
+pub fn marks(policy: &PrunePolicy, most: impl FnOnce() -> u64) -> Option<WaterMarks> {
+    if policy.target_bytes == 0 {
+        return None;
     }
+    let target = policy.target_bytes.min(most());
+    let headroom = u64::from(policy.headroom_ratio_bps);
+    Some(WaterMarks {
+        target,
+        low: share(target, 2 * (BPS - headroom)),
+        high: share(target, 2 * BPS - headroom),
+        emergency: share(target, 2 * u64::from(policy.emergency_ratio_bps)),
+    })
+}
 
-    fn marks(&self, most: impl FnOnce() -> u64) -> Option<WaterMarks> {
-        if self.target_bytes == 0 {
-            return None;
-        }
-        let target = self.target_bytes.min(most());
-        let headroom = u64::from(self.headroom_ratio_bps);
-        Some(WaterMarks {
-            target,
-            low: share(target, 2 * (BPS - headroom)),
-            high: share(target, 2 * BPS - headroom),
-            emergency: share(target, 2 * u64::from(self.emergency_ratio_bps)),
-        })
-    }
-
-    fn target_for(&self, kept: u64) -> u64 {
-        let high = u128::from(2 * BPS - u64::from(self.headroom_ratio_bps));
-        let target = (u128::from(kept) * u128::from(2 * BPS)).div_ceil(high).next_multiple_of(1 << 20);
-        u64::try_from(target).unwrap_or(u64::MAX)
-    }
+/// Returns the least `target_bytes`, in whole MiB, whose high water is at least `kept` bytes.
+pub fn target_for(policy: &PrunePolicy, kept: u64) -> u64 {
+    let high = u128::from(2 * BPS - u64::from(policy.headroom_ratio_bps));
+    let target = (u128::from(kept) * u128::from(2 * BPS)).div_ceil(high).next_multiple_of(1 << 20);
+    u64::try_from(target).unwrap_or(u64::MAX)
 }
 
 /// Returns the least target, in whole MiB, whose high water is `room` bytes above its low water, or `None` if there is none.
@@ -79,7 +68,7 @@ fn least_target(room: u64, headroom_ratio_bps: u32) -> Option<u64> {
 
 fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
     let invalid = |field: &str, why: String| Err(PruneError::BadArgument(BadArgument { field: field.into(), why }));
-    let Some(WaterMarks { low, high, emergency, .. }) = policy.marks(|| u64::MAX) else { return Ok(()) };
+    let Some(WaterMarks { low, high, emergency, .. }) = marks(policy, || u64::MAX) else { return Ok(()) };
     let room = 2 * u64::from(class.size());
     if low.saturating_add(room) > high {
         let raise = match least_target(room, policy.headroom_ratio_bps) {
@@ -115,11 +104,11 @@ mod tests {
     }
 
     fn policy_of(change: &PrunePolicyArg, class: Class) -> Result<PrunePolicy, PruneError> {
-        PrunePolicy::default().changed_for(change, &config_of(class))
+        changed(&PrunePolicy::default(), change, &config_of(class))
     }
 
-    fn marks(policy: &PrunePolicy) -> WaterMarks {
-        policy.marks(|| u64::MAX).unwrap()
+    fn unbounded(policy: &PrunePolicy) -> WaterMarks {
+        marks(policy, || u64::MAX).unwrap()
     }
 
     fn field(arg: PrunePolicyArg) -> String {
@@ -134,14 +123,14 @@ mod tests {
         let policy = |target_bytes| PrunePolicy { target_bytes, ..PrunePolicy::default() };
         let whole = WaterMarks { target: 1_000_000, low: 800_000, high: 900_000, emergency: 950_000 };
         for most in [1_000_000, 1_000_001, u64::MAX] {
-            assert_eq!(policy(1_000_000).marks(|| most), Some(whole));
+            assert_eq!(marks(&policy(1_000_000), || most), Some(whole));
         }
         for target in [1_000_001, 1 << 40, u64::MAX] {
-            assert_eq!(policy(target).marks(|| 1_000_000), Some(whole), "the chain cannot reach its target");
+            assert_eq!(marks(&policy(target), || 1_000_000), Some(whole), "the chain cannot reach its target");
         }
-        assert_eq!(policy(0).marks(|| unreachable!("it is not needed")), None);
-        assert_eq!(policy(1).marks(|| 0), Some(WaterMarks { target: 0, low: 0, high: 0, emergency: 0 }));
-        let WaterMarks { low, high, emergency, .. } = marks(&policy(u64::MAX));
+        assert_eq!(marks(&policy(0), || unreachable!("it is not needed")), None);
+        assert_eq!(marks(&policy(1), || 0), Some(WaterMarks { target: 0, low: 0, high: 0, emergency: 0 }));
+        let WaterMarks { low, high, emergency, .. } = unbounded(&policy(u64::MAX));
         assert!(low < high && high < emergency);
     }
 
@@ -150,11 +139,11 @@ mod tests {
         for headroom_ratio_bps in [0, 1, 2_000, 10_000] {
             let policy = |target_bytes| PrunePolicy { target_bytes, headroom_ratio_bps, ..PrunePolicy::default() };
             for kept in [1, (1 << 20) - 1, 1 << 20, 943_718, 943_719, 123_456_789_012, 1 << 60] {
-                let target = policy(0).target_for(kept);
-                assert!(target % (1 << 20) == 0 && marks(&policy(target)).high >= kept, "{kept}");
-                assert!(policy(target - (1 << 20)).marks(|| u64::MAX).is_none_or(|less| less.high < kept), "{kept}");
+                let target = target_for(&policy(0), kept);
+                assert!(target.is_multiple_of(1 << 20) && unbounded(&policy(target)).high >= kept, "{kept}");
+                assert!(marks(&policy(target - (1 << 20)), || u64::MAX).is_none_or(|less| less.high < kept), "{kept}");
             }
-            assert_eq!(policy(0).target_for(u64::MAX), u64::MAX);
+            assert_eq!(target_for(&policy(0), u64::MAX), u64::MAX);
         }
     }
 
@@ -187,18 +176,16 @@ mod tests {
         let arg = PrunePolicyArg::default;
         let first = PrunePolicyArg { target_bytes: Some(1 << 30), retain_days: Some(30), ..arg() };
         let first = policy_of(&first, class()).unwrap();
-        assert_eq!(first.changed_for(&arg(), &config_of(class())), Ok(first.clone()));
-        let second =
-            first.changed_for(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, &config_of(class())).unwrap();
+        assert_eq!(changed(&first, &arg(), &config_of(class())), Ok(first.clone()));
+        let second = changed(&first, &PrunePolicyArg { retain_blocks: Some(9), ..arg() }, &config_of(class())).unwrap();
         assert_eq!(second, PrunePolicy { retain_blocks: 9, ..first.clone() });
-        let third =
-            second.changed_for(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, &config_of(class())).unwrap();
+        let third = changed(&second, &PrunePolicyArg { target_bytes: Some(0), ..arg() }, &config_of(class())).unwrap();
         assert_eq!(third, PrunePolicy { target_bytes: 0, ..second.clone() });
         // Conflicting settings are refused even if they come in different calls.
         let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
-        let error = second.changed_for(&narrow, &config_of(class()));
+        let error = changed(&second, &narrow, &config_of(class()));
         assert!(matches!(error, Err(PruneError::BadArgument(BadArgument { field, .. })) if field == "target_bytes"));
-        assert!(third.changed_for(&narrow, &config_of(class())).is_ok());
+        assert!(changed(&third, &narrow, &config_of(class())).is_ok());
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Pruner {
 
     /// Returns the piece that the daemon would prune or sweep next.
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
-        let policy = self.sweep_policy();
+        let policy = self.policy_or_default();
         let sweep = self.sweep_now(sweep::need(chain), &policy);
         if sweep == Some(Need::First) {
             return sweep::next(chain);
@@ -164,7 +164,7 @@ impl Pruner {
         self.rates.note(chain.state(), now);
         let low_on_cycles = constraints.low_on_cycles();
         self.paused &= low_on_cycles;
-        let policy = self.sweep_policy().into_owned();
+        let policy = self.policy_or_default();
         let due = self.wanted(chain, blobs, constraints);
         if self.is_enabled() {
             self.note_held(due.as_ref(), now);

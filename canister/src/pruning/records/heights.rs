@@ -11,7 +11,6 @@ use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
 use super::place::Heights;
 use crate::platform;
-use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{
     BadHeight, MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
     UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
@@ -190,7 +189,7 @@ impl UtxoPruner {
     /// Returns the present heights of a started job.
     pub(super) fn heights(&self, utxo: &UtxoSettings, job: &UtxoPruneJob) -> Heights {
         let current = job.current_height.unwrap_or(0);
-        let cutoff = self.stored.settings.unmined_cutoff(utxo, current);
+        let cutoff = unmined_cutoff(&self.stored.settings, utxo, current);
         Heights { current, safe: self.safe_height(utxo, current), cutoff }
     }
 }

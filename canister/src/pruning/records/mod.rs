@@ -69,7 +69,8 @@ pub use notified::HeightTrouble;
 pub use overdue::Overdue;
 #[cfg(test)]
 pub use preserve::blocked;
-pub use status::{Trouble, cannot_preserve};
+pub use settings::check_retentions;
+pub use status::cannot_preserve;
 use std::rc::Rc;
 use stored::{CELL, Stored};
 
@@ -129,11 +130,11 @@ impl UtxoPruner {
         change: &UtxoPrunerSettingsChange,
         utxo: &UtxoSettings,
     ) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-        let old = self.stored.settings.limits();
-        self.stored.settings.apply(change, utxo)?;
-        self.stored.feeds.change((old, self.stored.settings.limits()), platform::time_ns());
-        let most = self.stored.settings.max_job_history;
-        self.stored.ended.trim(most);
+        let new = settings::changed(&self.stored.settings, change, utxo)?;
+        let limits = (settings::limits(&self.stored.settings), settings::limits(&new));
+        self.stored.feeds.change(limits, platform::time_ns());
+        self.stored.ended.trim(new.max_job_history);
+        self.stored.settings = new.clone();
         self.save();
         Ok(self.stored.settings.clone())
     }

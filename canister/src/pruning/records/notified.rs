@@ -3,10 +3,11 @@
 
 use super::UtxoPruner;
 use super::bucket::Limits;
+use super::settings::limits;
+use super::{Stored, UtxoPruner};
 use super::feeds::{Feed, Feeds, NotifiedHeight};
 use super::heights::is_height;
 use crate::platform;
-use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
 
 /// Anomalies of the notified heights, and the limits.
@@ -58,7 +59,7 @@ impl UtxoPruner {
 
     /// Returns the highest height that feeders may notify for the chain, and that calls on records, or blocks named in them, may have.
     pub fn most_height(&self) -> u32 {
-        let (highest, limits) = (self.stored.current, self.stored.settings.limits());
+        let (highest, limits) = (self.stored.current, limits(&self.stored.settings));
         if highest == 0 || limits.per_day == 0 {
             return MAX_HEIGHT;
         }
@@ -78,7 +79,7 @@ impl UtxoPruner {
         by_operator: bool,
     ) -> Result<(), UtxoPrunerError> {
         is_height(height)?;
-        let (now, limits) = (platform::time_ns(), self.stored.settings.limits());
+        let (now, limits) = (platform::time_ns(), limits(&self.stored.settings));
         let highest = (self.stored.current, self.stored.persisted);
         let mut feeds = self.stored.feeds;
         if !by_operator {

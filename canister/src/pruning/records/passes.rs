@@ -21,8 +21,8 @@
 
 use super::UtxoPruner;
 use super::place::{FullPass, Heights, PassTerms, Run};
+use super::settings::unmined_retention;
 use crate::external::Records;
-use crate::pruning::records::settings::Settings as _;
 use crate::utxo::{RunWindow, UtxoStore};
 use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
 
@@ -31,7 +31,7 @@ impl UtxoPruner {
         let settings = &self.stored.settings;
         PassTerms {
             promise: settings.parent_preservation_blocks,
-            unmined_retention: settings.unmined_retention(utxo),
+            unmined_retention: unmined_retention(settings, utxo),
             retention: utxo.block_height_retention,
         }
     }

@@ -2,8 +2,8 @@
 
 use super::UtxoPruner;
 use super::heights::is_height;
+use super::settings::unmined_cutoff;
 use crate::platform;
-use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{
     BadArgument, BadHeight, MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob,
     UtxoPrunerError, UtxoSetHeights, UtxoSettings,
@@ -54,7 +54,7 @@ impl UtxoPruner {
         let safe_height = self.safe_height(utxo, heights.current);
         let due = (safe_height > heights.processed).then(|| self.make_pending(safe_height, UtxoJobTrigger::Due));
         self.save();
-        let unmined_cutoff_height = self.stored.settings.unmined_cutoff(utxo, heights.current);
+        let unmined_cutoff_height = unmined_cutoff(&self.stored.settings, utxo, heights.current);
         Ok(UtxoHeightsSet { heights: *heights, safe_height, unmined_cutoff_height, due })
     }
 

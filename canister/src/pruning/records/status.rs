@@ -4,7 +4,6 @@ use super::place::At;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
 use crate::logs::audit::{Fields, field};
-use crate::pruning::records::settings::Settings as _;
 use crate::text::hex;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
@@ -108,7 +107,7 @@ impl UtxoPruner {
             last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
             last_processed_height: stored.processed,
             safe_height: self.safe_height(utxo, stored.current),
-            unmined_cutoff_height: stored.settings.unmined_cutoff(utxo, stored.current),
+            unmined_cutoff_height: unmined_cutoff(&stored.settings, utxo, stored.current),
             pending: stored.pending.clone(),
             running: stored.running.clone(),
             last_job: stored.ended.last(&self.ended),

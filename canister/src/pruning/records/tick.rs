@@ -2,7 +2,7 @@
 
 use super::place::At;
 use super::run;
-use super::settings::Settings as _;
+use super::settings::unmined_retention;
 use super::status::cannot_preserve;
 use super::step::Message;
 use super::{MAX_PASSED_OVER, UtxoPruner};
@@ -223,7 +223,7 @@ impl UtxoPruner {
         let Message { records, found, counts, .. } = message;
         job.counts = counts;
         if self.stored.run.is_none() {
-            let retention = self.stored.settings.unmined_retention(records.settings);
+            let retention = unmined_retention(&self.stored.settings, records.settings);
             records.utxo.set_window(RunWindow { run: 0, bound: 0, cutoff: self.stored.cutoff, retention });
         }
         marker::ended(&mut self.stored.marker, found);

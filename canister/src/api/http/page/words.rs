@@ -2,7 +2,7 @@
 
 use crate::export::is_of_guard;
 use crate::operation::health::holder;
-use crate::pruning::blocks::Policy;
+use crate::pruning::blocks::policy::floor;
 use crate::text::duration;
 use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason, WaterMarks};
 use time::UtcDateTime;
@@ -113,7 +113,7 @@ pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled:
             }
         }
     }
-    match policy.floor() {
+    match floor(policy) {
         0 => {}
         1 if policy.retain_days > 0 => sentences.push("Age never prunes the last block before the head.".into()),
         floor if policy.retain_days > 0 => {
@@ -180,6 +180,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
             if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") }
         ),
     });
+    use crate::pruning::blocks::policy::marks;
     match plan.progress {
         PruneProgress::Finished => {}
         PruneProgress::HasMore { reason: Some(StopReason::Guard | StopReason::Stopped) } if plan.blocks == 0 => {}
@@ -212,7 +213,7 @@ mod tests {
     fn policy_is_described_in_sentences() {
         assert_eq!(policy(None, None, false), ["No policy is set: nothing is ever pruned."]);
         let arg = PrunePolicy { retain_days: 30, target_bytes: 1 << 30, ..PrunePolicy::default() };
-        let sentences = policy(Some(&arg), arg.marks(|| u64::MAX).as_ref(), true).join(" ");
+        let sentences = policy(Some(&arg), marks(&arg, || u64::MAX).as_ref(), true).join(" ");
         for part in [
             "Pruning is on.",
             "older than 30 days.",
@@ -224,7 +225,7 @@ mod tests {
             assert!(sentences.contains(part), "{part}: {sentences}");
         }
         assert!(!sentences.contains("max_stable_pages"), "{sentences}");
-        let sentences = policy(Some(&arg), arg.marks(|| 1 << 29).as_ref(), true).join(" ");
+        let sentences = policy(Some(&arg), marks(&arg, || 1 << 29).as_ref(), true).join(" ");
         for part in ["Above 460.8 MiB", "leaves the chain 512.0 MiB of its target of 1.0 GiB"] {
             assert!(sentences.contains(part), "{part}: {sentences}");
         }

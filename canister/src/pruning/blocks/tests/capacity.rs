@@ -177,7 +177,7 @@ fn capacity_leaves_the_head_and_the_block_before_it() {
     world.tick_next();
     assert_eq!((world.oldest(), world.due(), world.exhausted()), (1, None, None));
     // The message names the least target with which nothing is due.
-    let needed = world.pruner.policy().unwrap().target_for(world.chain.capacity_bytes(&world.blobs));
+    let needed = policy::target_for(world.pruner.policy().unwrap(), world.chain.capacity_bytes(&world.blobs));
     let message = blocks::too_small(&world.pruner, &world.chain, &world.blobs).unwrap().message;
     assert!(message.contains("emergency water") && message.contains(&needed.to_string()), "{message}");
     for (target_bytes, is_enough) in [(needed, true), (needed - (1 << 20), false)] {

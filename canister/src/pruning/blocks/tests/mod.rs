@@ -36,7 +36,7 @@ struct World {
 /// Returns the default policy after a change, for a chain.
 fn changed(change: &PrunePolicyArg, chain: &ChainStore) -> PrunePolicy {
     let config = Config { log_class: chain.log_class().size(), ..Config::default() };
-    PrunePolicy::default().changed_for(change, &config).unwrap()
+    policy::changed(&PrunePolicy::default(), change, &config).unwrap()
 }
 
 fn world(policy: PrunePolicyArg) -> World {

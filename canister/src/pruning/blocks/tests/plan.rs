@@ -81,7 +81,7 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         let would = plan(&world, &change).unwrap();
         let again = plan(&world, &change).unwrap();
         assert_eq!(would, again, "nothing has changed");
-        let policy = world.pruner.policy().cloned().unwrap_or_default().changed_for(&change, &config).unwrap();
+        let policy = policy::changed(&world.pruner.policy().cloned().unwrap_or_default(), &change, &config).unwrap();
         world.pruner.set_policy(policy.clone());
         assert_eq!(in_force(&world).unwrap(), would, "{change:?}");
         let run = world.prune(policy.max_ops_per_tick);
