@@ -28,7 +28,6 @@ use crate::platform::cycles::{self, Pause};
 use crate::platform::limits::NS;
 use crate::platform::meter::{Hot, count};
 use crate::platform::timers::Timer;
-use crate::pruning::blocks::Next;
 use crate::state::clock::{Clock, QUEUE_SECS};
 use crate::state::{State, mutate};
 use crate::storage::memory;
@@ -280,11 +279,6 @@ fn tick_blocks(state: &mut State, at: u64) {
     let next = state.tick(state.is_tick_late(at, now));
     // Only here, because a tick that traps must leave its due time to the next tick. If a tick is still armed, its time is the due time.
     state.clock.due = state.clock.blocks_at;
-    let next = match next {
-        Next::AtOnce => now,
-        Next::At(at) => at.max(now),
-        Next::Whenever => u64::MAX,
-    };
     arm_at(state, next);
     arm_uploads(state);
     arm_deletions(state);

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::chunks::is_expired;
-use crate::pruning::blocks::{Constraints, Next, Piece};
+use crate::pruning::blocks::{AT_ONCE, Constraints, Piece};
 use crate::pruning::work::marker::Turn;
 use crate::{logs, platform};
 
@@ -11,20 +11,20 @@ const MAX_RELEASES: u64 = 1_000;
 
 impl State {
     /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: the previous ticks have trapped.
-    pub fn tick(&mut self, late: bool) -> Next {
+    pub fn tick(&mut self, late: bool) -> u64 {
         let next = self.take_turn(late);
         self.count_faults();
         next
     }
 
-    fn take_turn(&mut self, late: bool) -> Next {
+    fn take_turn(&mut self, late: bool) -> u64 {
         let constraints = self.constraints();
         let next = match self.pruner.turn(late) {
             Turn::All => return self.work(&constraints, u64::MAX),
-            Turn::Nothing | Turn::PassOver(_) => return Next::AtOnce,
+            Turn::Nothing | Turn::PassOver(_) => return AT_ONCE,
             Turn::Few(few) => self.work(&constraints, u64::from(few)),
             Turn::Only(piece) if self.next_piece(&constraints) == Some(piece) => self.work(&constraints, 1),
-            Turn::Only(_) | Turn::Find => Next::AtOnce,
+            Turn::Only(_) | Turn::Find => AT_ONCE,
         };
         let piece = self.next_piece(&constraints);
         self.pruner.ended(piece);
@@ -32,18 +32,18 @@ impl State {
     }
 
     /// Runs the next work item. Work already begun comes before pruning, in a message of its own, whether or not blocks may be pruned.
-    fn work(&mut self, constraints: &Constraints, pieces: u64) -> Next {
+    fn work(&mut self, constraints: &Constraints, pieces: u64) -> u64 {
         match self.first_piece() {
             None | Some(Piece::Block(_) | Piece::Slice(..)) => {
                 let next = self.pruner.tick(&mut self.chain, &mut self.blobs, constraints, pieces);
-                return self.rollback_waits_until().map_or(next, |at| next.min(Next::At(at)));
+                return self.rollback_waits_until().map_or(next, |at| next.min(at));
             }
             Some(Piece::Upload) => self.expire_upload(),
             Some(Piece::Transaction) => self.expire_transaction(),
             Some(Piece::Quarantine) => self.release_quarantined(),
             Some(Piece::Undo) => self.undo(),
         }
-        Next::AtOnce
+        AT_ONCE
     }
 
     /// Returns the next work item of a tick.

@@ -36,19 +36,17 @@ impl Due {
     }
 }
 
-/// Target of the triggers.
-struct Wanted {
-    reason: PruneReason,
-    /// Blocks below this number are due.
-    target: u64,
-    /// True if a trigger would take more and the floor keeps it.
-    floor_holds: bool,
-}
-
-/// Returns the target of the triggers now, regardless of the export guard. `to_low_water`: the capacity trigger has fired and low water is
-/// not reached yet.
-fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<Wanted> {
-    let head = chain.state().coming_head()?;
+/// Returns the blocks that are due now, if there are any, and the first block that age or capacity would take and the floor keeps, if there
+/// is one. `to_low_water`: the capacity trigger has fired and low water is not reached yet.
+pub fn due_and_floor(
+    policy: &PrunePolicy,
+    chain: &ChainStore,
+    blobs: &BlobStore,
+    guard: Option<&Guard>,
+    to_low_water: bool,
+) -> (Option<Due>, Option<u64>) {
+    let oldest = chain.state().oldest;
+    let Some(head) = chain.state().coming_head() else { return (None, None) };
     let aged = aged_below(policy, chain, head);
     let retention = retained_from(policy, head, aged);
     let kept = chain.capacity_bytes(blobs);
@@ -58,32 +56,12 @@ fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_wa
     let (capacity, too_few) = too_much.map_or((0, false), |bytes| before_freeing(chain, last, bytes));
     let target = retention.max(capacity);
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
-    let floor_holds = aged > target || too_few && target <= last.max(chain.state().oldest);
-    Some(Wanted { reason, target, floor_holds })
-}
-
-/// Returns the blocks that are due now.
-pub fn due(
-    policy: &PrunePolicy,
-    chain: &ChainStore,
-    blobs: &BlobStore,
-    guard: Option<&Guard>,
-    to_low_water: bool,
-) -> Option<Due> {
-    let Wanted { reason, target, .. } = wanted(policy, chain, blobs, to_low_water)?;
-    if target <= chain.state().oldest {
-        return None;
-    }
-    let Some(guard) = guard.filter(|guard| guard.before < target) else {
-        return Some(Due { reason, target, before: target, held_by: None });
-    };
-    Some(Due { reason, target, before: guard.before, held_by: Some(guard.held_by.clone()) })
-}
-
-/// Returns the first block that age or capacity would take and the floor keeps, or `None`.
-pub fn floor_block(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<u64> {
-    let wanted = wanted(policy, chain, blobs, to_low_water).filter(|wanted| wanted.floor_holds)?;
-    Some(wanted.target.max(chain.state().oldest))
+    // A trigger would take more, and the floor keeps it.
+    let floor_holds = aged > target || too_few && target <= last.max(oldest);
+    let guard = guard.filter(|guard| guard.before < target);
+    let (before, held_by) = guard.map_or((target, None), |guard| (guard.before, Some(guard.held_by.clone())));
+    let due = (target > oldest).then_some(Due { reason, target, before, held_by });
+    (due, floor_holds.then_some(target.max(oldest)))
 }
 
 /// Returns `retain_min_block`: blocks below it are no longer retained. 0 if neither age nor count retains blocks.

@@ -44,8 +44,8 @@ pub use due::Due;
 pub use piece::Piece;
 use rates::Rates;
 pub use status::ExportHeld;
-use stored::Stored;
-pub use tick::Next;
+pub use stored::Stored;
+pub use tick::{AT_ONCE, WHENEVER};
 
 use crate::chain::ChainStore;
 use crate::export::Guard;
@@ -163,10 +163,21 @@ impl Pruner {
 
     /// Returns the blocks that are due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
-        due::due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
+        self.due_and_floor(chain, blobs, guard).0
     }
 
-    /// Returns the policy of sweeps: the default one if none is set. A reset leaves stale entries even if blocks are never pruned, so
+    /// Returns the due blocks and the first block that the floor keeps.
+    fn due_and_floor(
+        &self,
+        chain: &ChainStore,
+        blobs: &BlobStore,
+        guard: Option<&Guard>,
+    ) -> (Option<Due>, Option<u64>) {
+        let Some(policy) = self.policy() else { return (None, None) };
+        due::due_and_floor(policy, chain, blobs, guard, self.stored.to_low_water)
+    }
+
+    /// Returns the policy, or the default one if none is set. A reset leaves stale entries even if blocks are never pruned, so
     /// sweeps need neither a policy nor the switch.
     pub fn policy_or_default(&self) -> PrunePolicy {
         self.policy().cloned().unwrap_or_default()

@@ -1,8 +1,8 @@
 //! Dry run of the next run: the same policy, removals and budget, without changes.
 
 use super::constraints::Constraints;
-use super::due::{due, floor_block, retain_min_block};
-use super::{Pruner, run};
+use super::due::{due_and_floor, retain_min_block};
+use super::{Pruner, policy, run};
 use crate::chain::ChainStore;
 use crate::pruning::work::budget::Budget;
 use crate::storage::blob::BlobStore;
@@ -26,8 +26,7 @@ impl Pruner {
             // A new policy resets the capacity trigger: pruning down to low water starts only above high water.
             Some((change, config)) => (policy::changed(&self.policy_or_default(), change, config)?, false),
         };
-        let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);
-        let floor_block = floor_block(&policy, chain, blobs, to_low_water);
+        let (due, floor_block) = due_and_floor(&policy, chain, blobs, guard.as_ref(), to_low_water);
         // The first policy switches the daemon on.
         let enabled = self.is_enabled() || self.policy().is_none();
         let oldest = chain.state().oldest;

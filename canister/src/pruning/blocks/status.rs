@@ -1,7 +1,7 @@
 //! Status of pruning: what holds it back, its backlog and its problems.
 
 use super::constraints::{Constraints, is_possible};
-use super::due::{self, CAPACITY_FLOOR, Due, retain_min_block};
+use super::due::{CAPACITY_FLOOR, Due, retain_min_block};
 use super::{Pruner, sweep};
 use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_guard;
@@ -143,9 +143,7 @@ impl Pruner {
     /// Returns the full status for operators.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
-        let due = self.due(chain, blobs, constraints.guard().as_ref());
-        let floor_block =
-            self.policy().and_then(|policy| due::floor_block(policy, chain, blobs, self.stored.to_low_water));
+        let (due, floor_block) = self.due_and_floor(chain, blobs, constraints.guard().as_ref());
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
             policy: self.stored.policy.clone(),

@@ -12,7 +12,7 @@ use crate::storage::{Slice, changed_pages};
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 
 /// Returns the debt at which a sweep begins in a pause.
-fn begin_debt(table: &TableDebt) -> u64 {
+pub fn begin_debt(table: &TableDebt) -> u64 {
     (table.live() / 8).max(4_096).max(table.buckets)
 }
 
@@ -63,15 +63,6 @@ pub fn phase(chain: &ChainStore) -> SweepPhase {
     }
 }
 
-/// Choice of the tables that a message sweeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tables {
-    /// Tables whose sweep is under way or has enough to do.
-    Due,
-    /// Tables with any stale entry.
-    Any,
-}
-
 /// Work that a message's sweeps have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -85,32 +76,29 @@ pub struct Swept {
 
 /// Returns the next slice of the first sweep that is due.
 pub fn next(chain: &ChainStore) -> Option<Piece> {
-    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Tables::Due))?;
+    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), begin_debt))?;
     Some(Piece::Slice(table, chain.next_slice(table)))
 }
 
-fn is_due(debt: &TableDebt, which: Tables) -> bool {
-    let enough = match which {
-        Tables::Due => debt.debt >= begin_debt(debt),
-        Tables::Any => debt.debt > 0,
-    };
-    enough || debt.sweeping
+/// Returns whether a table is being swept, or has the least debt for a sweep.
+fn is_due(debt: &TableDebt, least: fn(&TableDebt) -> u64) -> bool {
+    debt.debt >= least(debt) || debt.sweeping
 }
 
-/// Sweeps the indexes within the budget and skips the slices in `set_aside`.
-pub fn run(chain: &mut ChainStore, which: Tables, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
+/// Sweeps the indexes with the least debt within the budget, skips the slices in `set_aside`, and adds the work to `swept`.
+pub fn run(
+    chain: &mut ChainStore,
+    least: fn(&TableDebt) -> u64,
+    budget: &mut Budget,
+    set_aside: &[Piece],
+    swept: &mut Swept,
+) {
     let began = changed_pages();
-    let mut swept = Swept::default();
-    let due = |chain: &ChainStore, table| is_due(&chain.debt(table), which);
-    for table in IndexTable::ALL {
-        if due(chain, table)
-            && let Err(reason) = sweep(chain, (table, began), budget, set_aside, &mut swept)
-        {
-            swept.stopped = Some(reason);
-            break;
-        }
-    }
-    swept
+    let stopped = IndexTable::ALL.into_iter().find_map(|table| match is_due(&chain.debt(table), least) {
+        true => sweep(chain, (table, began), budget, set_aside, swept).err(),
+        false => None,
+    });
+    swept.stopped = stopped;
 }
 
 /// Sweeps one index to its end, and adds the work to `swept`. The message had changed `began` pages before its sweeps.

@@ -6,9 +6,9 @@ use super::constraints::{Constraints, is_possible};
 use super::due::Due;
 use super::piece::Piece;
 use super::run::{self, is_continued, sum};
-use super::sweep::{self, Need, Swept, Tables};
+use super::sweep::{self, Need, Swept, begin_debt};
 use super::{Pruner, due};
-use crate::chain::ChainStore;
+use crate::chain::{ChainStore, TableDebt};
 use crate::export::{Guard, is_of_guard};
 use crate::logs;
 use crate::platform;
@@ -21,16 +21,10 @@ use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, Pru
 /// Maximum number of skipped pieces; above it the oldest are tried again.
 const MOST: usize = 100;
 
-/// Time at which the pruner next needs a tick; the sooner one is less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Next {
-    /// At once, because work is left that nothing holds back.
-    AtOnce,
-    /// At this time, in nanoseconds since the Unix epoch.
-    At(u64),
-    /// No earlier than something makes work due.
-    Whenever,
-}
+/// Time of the next tick if work is left that nothing holds back.
+pub const AT_ONCE: u64 = 0;
+/// Time of the next tick if something else makes work due.
+pub const WHENEVER: u64 = u64::MAX;
 
 impl Pruner {
     /// Returns the work of the next message. `late`: the message begins so late that earlier ones must have trapped.
@@ -111,26 +105,30 @@ impl Pruner {
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);
         let mut budget = Budget::new(max_ops.min(MAX_PRUNE_OPS), max_instructions);
-        let set_aside = self.stored.set_aside.clone();
-        let sweep = |chain: &mut ChainStore, budget: &mut Budget| sweep::run(chain, Tables::Any, budget, &set_aside);
-        Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Swept::default(), sweep).0)
+        Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Some(Need::Continue), |_| 1).0)
     }
 
-    /// Prunes due blocks, then sweeps with `sweep`, and adds the message's part to the run in progress. `before` is a sweep that this
-    /// message did first. Returns this message's part, with the entries dropped by both sweeps, and the sum of the sweeps.
+    /// Prunes due blocks, then sweeps the indexes with the `least` debt if there is a need, and adds the message's part to the run in
+    /// progress. The need `First` sweeps before, too. Returns this message's part, with all dropped entries, and the sum of the sweeps.
     fn run(
         &mut self,
         chain: &mut ChainStore,
         blobs: &mut BlobStore,
         due: Option<&Due>,
         budget: &mut Budget,
-        before: Swept,
-        sweep: impl FnOnce(&mut ChainStore, &mut Budget) -> Swept,
+        sweep: Option<Need>,
+        least: fn(&TableDebt) -> u64,
     ) -> (PruneRun, Swept) {
+        let (set_aside, mut swept) = (&self.stored.set_aside, Swept::default());
+        if sweep == Some(Need::First) {
+            sweep::run(chain, least, budget, set_aside, &mut swept);
+        }
         let start = platform::instructions();
-        let mut run = run::run(chain, blobs, due, budget, &self.stored.set_aside);
-        let after = sweep(chain, budget);
-        let swept = Swept { slices: before.slices + after.slices, dropped: before.dropped + after.dropped, ..after };
+        let mut run = run::run(chain, blobs, due, budget, set_aside);
+        // Pruning adds to the debt, which may then be enough for a sweep to begin.
+        if sweep.is_some() {
+            sweep::run(chain, least, budget, set_aside, &mut swept);
+        }
         run.dropped = swept.dropped;
         run.ops += swept.dropped;
         run.instructions = platform::instructions() - start;
@@ -159,7 +157,7 @@ impl Pruner {
         blobs: &mut BlobStore,
         constraints: &Constraints,
         pieces: u64,
-    ) -> Next {
+    ) -> u64 {
         let now = platform::time_secs();
         self.rates.note(chain.state(), now);
         let low_on_cycles = constraints.low_on_cycles();
@@ -182,19 +180,11 @@ impl Pruner {
             if !std::mem::replace(&mut self.paused, true) {
                 logs::error("prune: paused, liquid cycles are below min_liquid_cycles");
             }
-            return Next::Whenever;
+            return WHENEVER;
         }
-        let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);
-        let set_aside = self.stored.set_aside.clone();
-        let before = match sweep {
-            Some(Need::First) => sweep::run(chain, Tables::Due, &mut budget, &set_aside),
-            _ => Swept::default(),
-        };
-        // Pruning adds to the debt, which may then be enough for a sweep to begin.
-        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, before, |chain, budget| match sweep {
-            Some(_) => sweep::run(chain, Tables::Due, budget, &set_aside),
-            None => Swept::default(),
-        });
+        let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        budget.pieces = pieces;
+        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, sweep, begin_debt);
         self.rates.note(chain.state(), now);
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
         let need = sweep::need(chain);
@@ -205,7 +195,7 @@ impl Pruner {
         }
         self.behind_since_secs = self.behind_since_secs.or(Some(now));
         // If this tick could do nothing, another one at once could do nothing either.
-        if run.blocks > 0 || swept.slices > 0 { Next::AtOnce } else { Next::Whenever }
+        if run.blocks > 0 || swept.slices > 0 { AT_ONCE } else { WHENEVER }
     }
 
     /// Returns the need of a sweep, or `None` if there is none or the sweep waits for a pause.
@@ -226,14 +216,14 @@ impl Pruner {
     }
 
     /// Returns the time of the next tick if no work is left: the end of the pause, or the next block that becomes due by age.
-    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> Next {
+    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> u64 {
         let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = platform::time_ns();
         let age = if self.is_enabled() { due::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
         // Blocks that become due within one interval share a firing.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
-        pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
+        pause.into_iter().chain(age).min().unwrap_or(WHENEVER)
     }
 
     /// Records the time since which the guard holds due blocks back.

@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    fn tick_next(&mut self) -> Next {
+    fn tick_next(&mut self) -> u64 {
         self.pruner.tick(&mut self.chain, &mut self.blobs, &self.constraints, u64::MAX)
     }
 

@@ -11,35 +11,35 @@ fn a_sweep_waits_for_a_pause_but_not_for_ever() {
     world.append_ids(7, 1_000);
     world.called();
     assert_eq!(world.status().sweep, SweepPhase::Idle);
-    assert_eq!(world.tick_next(), Next::Whenever, "four blocks went; their stale entries are too few for a sweep");
+    assert_eq!(world.tick_next(), WHENEVER, "four blocks went; their stale entries are too few for a sweep");
     assert_eq!((world.oldest(), world.status().sweep, world.status().backlog.debt), (4, SweepPhase::Collecting, 4_000));
     world.append_ids(1, 1_000);
     world.called();
     let asked_again = platform::time_ns() + 5 * NS;
-    assert_eq!(world.tick_next(), Next::At(asked_again), "a producer has just called");
+    assert_eq!(world.tick_next(), asked_again, "a producer has just called");
     assert_eq!((world.status().sweep, world.status().backlog.debt), (SweepPhase::Ready, 5_000));
     for _ in 0..8 {
         world.wait(4);
         world.called();
-        assert_eq!(world.tick_next(), Next::At(platform::time_ns() + 5 * NS));
+        assert_eq!(world.tick_next(), platform::time_ns() + 5 * NS);
     }
     world.wait(4);
     world.called();
-    assert_eq!(world.tick_next(), Next::Whenever, "it has waited for eight ticks");
+    assert_eq!(world.tick_next(), WHENEVER, "it has waited for eight ticks");
     let status = world.status();
     assert_eq!((status.sweep, status.backlog.debt, status.transaction_index.sweeps), (SweepPhase::Idle, 0, 1));
     assert_eq!((status.transaction_index.entries, status.transaction_index.dropped), (3_000, 5_000));
     // A pause comes.
     world.append_ids(5, 1_000);
     world.called();
-    assert_eq!(world.tick_next(), Next::At(platform::time_ns() + 5 * NS));
+    assert_eq!(world.tick_next(), platform::time_ns() + 5 * NS);
     world.wait(5);
-    assert_eq!(world.tick_next(), Next::Whenever);
+    assert_eq!(world.tick_next(), WHENEVER);
     assert_eq!(world.status().transaction_index.sweeps, 2);
     // A debt above the forced mark does not wait.
     world.append_ids(7, 1_000);
     world.called();
-    assert_eq!(world.tick_next(), Next::AtOnce, "the entries of this tick pass the mark");
+    assert_eq!(world.tick_next(), AT_ONCE, "the entries of this tick pass the mark");
     world.tick_next();
     assert_eq!(world.status().transaction_index.sweeps, 3);
 }
@@ -57,7 +57,7 @@ fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
         let table = world.chain.debt(IndexTable::Ids);
         let bound = table.live() * 5 / 4 + table.buckets + 8_192 + 500 * 10;
         assert!(table.entries <= bound, "{table:?}");
-        if next != Next::AtOnce {
+        if next != AT_ONCE {
             break;
         }
         assert!(ticks < 1_000);
@@ -80,7 +80,7 @@ fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
     world.append_ids(100, 2);
     assert_eq!((world.status().backlog.blocks, world.status().backlog.references), (98, 196));
     for _ in 0..12 {
-        assert_eq!(world.tick_next(), Next::AtOnce);
+        assert_eq!(world.tick_next(), AT_ONCE);
         world.wait(60);
         world.append_ids(2, 2);
     }
@@ -95,7 +95,7 @@ fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
         (ProblemCode::PruneBehind, status.backlog.behind_since_secs.map(|secs| secs * NS))
     );
     world.pruner.set_policy(PrunePolicy { max_ops_per_tick: 100, retain_blocks: 1, ..PrunePolicy::default() });
-    while world.tick_next() == Next::AtOnce {}
+    while world.tick_next() == AT_ONCE {}
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
     assert_eq!(blocks::lagging(&status, world.pruner.interval_secs()), None);
@@ -114,7 +114,7 @@ fn the_indexes_stay_bounded_without_a_pause() {
         if number % 10 == 0 {
             world.called();
             let mut ticks = 0;
-            while world.tick_next() == Next::AtOnce {
+            while world.tick_next() == AT_ONCE {
                 world.called();
                 ticks += 1;
                 assert!(ticks < 1_000);
@@ -147,7 +147,7 @@ fn a_tick_drops_as_many_entries_of_a_large_index_as_ops_and_pages_allow() {
         world.append_ids(12, IDS);
         // Ticks that prune: the first one prunes all blocks; with one op, two of them prune a block each, and the debt reaches the forced mark.
         let (ticks, pruned) = if ops == 1 { (2, 2) } else { (1, 3) };
-        (0..ticks).for_each(|_| assert_eq!(world.tick_next(), Next::AtOnce));
+        (0..ticks).for_each(|_| assert_eq!(world.tick_next(), AT_ONCE));
         assert_eq!((world.oldest(), world.status().backlog.debt), (pruned, pruned * IDS));
         let before = world.status();
         let (next, touched) = native::touching(|| world.tick_next());
@@ -156,9 +156,9 @@ fn a_tick_drops_as_many_entries_of_a_large_index_as_ops_and_pages_allow() {
         let pages = touched.dirtied.len() as u64;
         assert!(pages <= MOST_PAGES, "{pages} pages");
         match ops {
-            1 => assert!((100..800).contains(&dropped) && next == Next::AtOnce, "a slice: {dropped}"),
-            200_000 => assert!((199_000..204_000).contains(&dropped) && next == Next::AtOnce, "{dropped}"),
-            _ => assert!(dropped == 3 * IDS && next == Next::Whenever, "{dropped}, {next:?}"),
+            1 => assert!((100..800).contains(&dropped) && next == AT_ONCE, "a slice: {dropped}"),
+            200_000 => assert!((199_000..204_000).contains(&dropped) && next == AT_ONCE, "{dropped}"),
+            _ => assert!(dropped == 3 * IDS && next == WHENEVER, "{dropped}, {next:?}"),
         }
     }
 }
