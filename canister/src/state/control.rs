@@ -236,10 +236,9 @@ impl State {
                 Ok(state.roll_back(number))
             });
         }
-        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
-        self.chain.check_depth(number, self.config.max_rollback_blocks)?;
-        self.check_complete(number, false)?;
-        Ok(self.roll_back(number))
+        let argument = if incomplete { format!("{number}, incomplete") } else { number.to_string() };
+        let shown = |state: &Self| [state.shown_chain(), state.shown_applying()].concat();
+        self.noting("rollback_to", argument, shown, step)
     }
 
     /// Checks that no applied block above `number` lies at or below the pruned height. A block that is not checked counts as one that does.

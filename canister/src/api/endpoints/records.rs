@@ -97,7 +97,7 @@ pub fn utxo_cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
 }
 
 pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-    let shown = |state: &State| fields(state.utxo_pruner.settings());
+    let shown = |state: &State| fields(&state.utxo_pruner.stored().settings);
     message(|state| {
         state.noting("utxo_set_pruner_settings", format!("{change:?}"), shown, |state| {
             state.utxo_pruner.set_settings(&change, &state.config.utxo)

@@ -141,7 +141,7 @@ const COUNTED_AS_PRUNED: &str =
     "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then acknowledge.";
 
 fn acknowledge(state: &State, text: &'static str) -> Action {
-    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.damage().faults)))
+    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.stored().faults)))
 }
 
 /// Returns a finding if appends are refused because kept bytes have reached emergency water.
@@ -199,10 +199,10 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
 
 /// Returns findings about damaged entries, lost slots of the blob store, and work that is skipped because it traps. `lost` is the number of
 /// lost slots.
-pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
+pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     let mut found = Vec::new();
-    let Damage { faults, seen, lost_seen, set_aside } = damage;
-    let lost_new = lost.saturating_sub(lost_seen);
+    let Stored { faults, acknowledged_faults: seen, acknowledged_lost, set_aside, .. } = stored;
+    let lost_new = lost.saturating_sub(*acknowledged_lost);
     let worded = |faults: u64, lost: u64| {
         let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
         format!(
@@ -210,14 +210,14 @@ pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
             many(lost, "slot")
         )
     };
-    if faults > seen || lost_new > 0 {
+    if *faults > *seen || lost_new > 0 {
         let action = Action::new(
             "Read the log (get_logs), which names each fault; feed lost data again if needed; then acknowledge the faults.",
             Command::call("acknowledge_faults", format!("({faults})")),
         );
         found.push(finding(ProblemCode::Damaged, worded(faults - seen, lost_new)).with_action(action));
-    } else if faults > 0 || lost > 0 {
-        found.push(finding(ProblemCode::DamageAcknowledged, worded(faults, lost)));
+    } else if *faults > 0 || lost > 0 {
+        found.push(finding(ProblemCode::DamageAcknowledged, worded(*faults, lost)));
     }
     if let Some(first) = set_aside.first() {
         let more = match set_aside.len() - 1 {

@@ -67,7 +67,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found.extend(memory::cap(state));
     found.extend(memory::external(state));
     found.extend(memory::records(state));
-    found.extend(blocks::damage(state.pruner.damage(), state.lost()));
+    found.extend(blocks::damage(state.pruner.stored(), state.lost()));
     if deep {
         found.extend(head::unreadable(state));
     }

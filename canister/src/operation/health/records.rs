@@ -4,10 +4,10 @@ use super::action::{Action, Command};
 use super::finding::{Finding, finding};
 use super::sentences::remedy;
 use crate::deletion::DeletionQueue;
-use crate::pruning::records::{HeightTrouble, Overdue, Trouble, UtxoPruner, cannot_preserve};
+use crate::pruning::records::{Stored, UtxoPruner, cannot_preserve};
 use crate::text::hex;
-use crate::utxo::UtxoStore;
-use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoSettings};
+use crate::utxo::{Cursor, UtxoStore};
+use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
@@ -26,11 +26,11 @@ pub fn findings(
     utxo: &UtxoSettings,
     deletions: &DeletionQueue,
 ) -> Vec<Finding> {
-    let (mut found, trouble) = (Vec::new(), pruner.trouble());
-    left_alone(&trouble, &mut found);
-    jobs(&trouble, &mut found);
-    found.extend(pruner.overdue(records, utxo).and_then(|found| overdue(found, &trouble)));
-    heights(&pruner.height_trouble(), utxo.block_height_retention, &mut found);
+    let mut found = Vec::new();
+    left_alone(pruner.stored(), &mut found);
+    jobs(pruner.stored(), &mut found);
+    found.extend(overdue(pruner, records, utxo));
+    heights(pruner, utxo.block_height_retention, &mut found);
     match deletions.dead_count() {
         0 => {}
         1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 external blob was given up")),
@@ -42,11 +42,11 @@ pub fn findings(
 /// Returns a finding about `count` records, which names the first, or `None` without records.
 fn of_records(
     code: ProblemCode,
-    (count, first): (usize, Option<(u32, &[u8; 32])>),
+    (count, first): (usize, Option<&Cursor>),
     [one, many]: [&str; 2],
     text: &'static str,
 ) -> Option<Finding> {
-    let (slot, txid) = first?;
+    let Cursor { slot, txid, .. } = first?;
     let message = match count {
         1 => format!("1 {one}: that of transaction {}", hex(txid)),
         _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
@@ -55,10 +55,10 @@ fn of_records(
     Some(finding(code, message).with_action(action))
 }
 
-fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
+fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     found.extend(of_records(
         ProblemCode::RecordsPassedOver,
-        trouble.passed_over,
+        (stored.passed_over.len(), stored.passed_over.first().map(|at| &at.cursor)),
         [
             "UTXO record is skipped because examining it trapped",
             "UTXO records are skipped because examining them trapped",
@@ -67,30 +67,30 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
     ));
     found.extend(of_records(
         ProblemCode::UnminedSetAside,
-        trouble.set_aside,
+        (stored.set_aside.len(), stored.set_aside.first()),
         [
             "unmined UTXO record that cannot be read is set aside",
             "unmined UTXO records that cannot be read are set aside",
         ],
         "Its parents are not preserved: set its transaction as mined, or create it again; then retry the record.",
     ));
-    if let Some(blocked) = trouble.blocked_by {
+    if let Some(blocked) = &stored.blocked_by {
         let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
         let action = remedy(&blocked.code);
         found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
     }
 }
 
-fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
-    if let Some((id, phase)) = trouble.trapped {
+fn jobs(stored: &Stored, found: &mut Vec<Finding>) {
+    if let Some((id, phase)) = stored.trapped {
         let message = format!(
             "UTXO records are not pruned: job {id} failed because finding the next record in {phase:?} trapped repeatedly"
         );
         found.push(finding(ProblemCode::PrunerTrapped, message));
     }
-    let mut jobs = trouble.jobs.into_iter().flatten();
+    let mut jobs = stored.running.iter().chain(&stored.pending);
     if let Some(job) = jobs.clone().next()
-        && !trouble.is_assembly_running
+        && !stored.assembly_running
     {
         let message = format!(
             "UTXO records are not pruned: job {} for height {} waits for the block assembly, which was not reported as running",
@@ -99,7 +99,7 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
         found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
     }
     // An operator's own job runs even while the pruner is switched off.
-    if !trouble.is_enabled
+    if !stored.settings.pruner_enabled
         && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
     {
         let message =
@@ -109,37 +109,40 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
 }
 
 /// Returns a finding about records that are due and not deleted, with the reason if a setting or a height is one.
-fn overdue(overdue: Overdue, trouble: &Trouble<'_>) -> Option<Finding> {
-    let Overdue { due, current, safe, bounds, is_disabled } = overdue;
-    if overdue.age() < OVERDUE_BLOCKS {
+fn overdue(pruner: &UtxoPruner, records: &UtxoStore, utxo: &UtxoSettings) -> Option<Finding> {
+    let Stored { settings, assembly_running, current, persisted, assembly_height, .. } = pruner.stored();
+    let due = pruner.overdue(records)?;
+    let blocks = current - due;
+    if blocks < OVERDUE_BLOCKS {
         return None;
     }
-    let [persisted, assembly] = bounds.map(|bound| bound.filter(|height| *height < due));
-    let reason = match (persisted, assembly) {
-        _ if is_disabled => "disable_dah_cleaner is on".into(),
-        _ if !trouble.is_enabled => "pruner_enabled is off".into(),
-        _ if !trouble.is_assembly_running => "the block assembly was not reported as running".into(),
+    let persisted = Some(*persisted).filter(|height| (1..due).contains(height));
+    let reason = match (persisted, assembly_height.filter(|height| *height < due)) {
+        _ if settings.disable_dah_cleaner => "disable_dah_cleaner is on".into(),
+        _ if !settings.pruner_enabled => "pruner_enabled is off".into(),
+        _ if !assembly_running => "the block assembly was not reported as running".into(),
         (_, Some(height)) => format!("the block assembly is at height {height}"),
         (Some(height), None) => format!("blocks are persisted up to height {height}"),
-        (None, None) => format!("the safe height is {safe}, and no run has deleted them"),
+        (None, None) => {
+            format!("the safe height is {}, and no run has deleted them", pruner.safe_height(utxo, *current))
+        }
     };
-    let blocks = overdue.age();
     let message = format!(
         "UTXO records that were due at height {due} exist at height {current}, {blocks} blocks later: {reason}"
     );
     Some(finding(ProblemCode::RecordsOverdue, message).lasting(OVERDUE_PATIENCE_SECS))
 }
 
-fn heights(trouble: &HeightTrouble, retention: u32, found: &mut Vec<Finding>) {
-    let HeightTrouble { low, refused, max_jump, per_day, is_notified } = *trouble;
-    if let Some((height, highest)) = low {
+fn heights(pruner: &UtxoPruner, retention: u32, found: &mut Vec<Finding>) {
+    let UtxoPrunerSettings { max_height_jump: max_jump, heights_per_day: per_day, .. } = pruner.stored().settings;
+    if let Some((height, highest)) = pruner.low_height() {
         // An attacker may have notified either height, so the operator must set the height of a trusted node.
         let message = format!(
             "height {height} was notified after {highest}: no UTXO record is pruned until the chain reaches the higher one"
         );
         found.push(finding(ProblemCode::HeightsAhead, message));
     }
-    if let Some(height) = refused {
+    if let Some(height) = pruner.refused_height() {
         let message = format!(
             "a feeder's height {height} was refused, because max_height_jump = {max_jump} and heights_per_day = {per_day} do not let it raise \
              heights that far: records are kept until the height is accepted"
@@ -149,7 +152,7 @@ fn heights(trouble: &HeightTrouble, retention: u32, found: &mut Vec<Finding>) {
     if per_day == 0 {
         let message = "heights_per_day is 0: a producer may raise heights without limit and thereby have all spent records deleted";
         found.push(finding(ProblemCode::HeightsUnlimited, message));
-    } else if is_notified && retention > 0 && max_jump > retention {
+    } else if pruner.stored().current > 0 && retention > 0 && max_jump > retention {
         let message = format!(
             "max_height_jump = {max_jump} is above block_height_retention = {retention}: a producer may at once have records deleted that retention \
              would keep"

@@ -65,19 +65,6 @@ const CELL: Cell = Cell {
     header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 2 },
 };
 
-/// Damaged entries that were skipped, and work that is skipped because it traps.
-#[derive(Clone, Copy, Debug)]
-pub struct Damage<'a> {
-    /// Damaged entries ever skipped.
-    pub faults: u64,
-    /// Faults that an operator has acknowledged.
-    pub seen: u64,
-    /// Slots of the blob store that were lost when an operator last acknowledged all faults.
-    pub lost_seen: u64,
-    /// Work that ticks skip because it traps.
-    pub set_aside: &'a [Piece],
-}
-
 /// Policy and progress.
 pub struct Pruner {
     cells: Rc<Space>,
@@ -124,6 +111,11 @@ impl Pruner {
         if CELL.is_damaged(&self.cells) {
             self.save();
         }
+    }
+
+    /// Returns the persisted state.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     /// Returns the policy in force.
@@ -213,12 +205,6 @@ impl Pruner {
         }
         self.save();
         self.stored.acknowledged_faults
-    }
-
-    /// Returns the counts of damage and the work that is skipped.
-    pub fn damage(&self) -> Damage<'_> {
-        let Stored { faults, acknowledged_faults, acknowledged_lost, set_aside, .. } = &self.stored;
-        Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, set_aside }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Persisted fields of the block pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
+    /// The policy in force.
     pub policy: Option<PrunePolicy>,
     /// The capacity trigger has fired and low water is not reached yet.
     pub to_low_water: bool,

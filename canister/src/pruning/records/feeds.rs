@@ -21,7 +21,7 @@ pub enum NotifiedHeight {
 
 /// Notifications of one kind of height.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Feed {
+pub struct Feed {
     pub bucket: Bucket,
     /// The last notification far below the highest one, and its time in Unix nanoseconds.
     pub low: Option<(u32, u64)>,
@@ -31,7 +31,7 @@ pub(super) struct Feed {
 
 /// Notifications of both heights. Each has its own bucket, because a persisted block was notified before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Feeds {
+pub struct Feeds {
     pub current: Feed,
     pub persisted: Feed,
 }

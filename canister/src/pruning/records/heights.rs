@@ -10,6 +10,7 @@
 use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
 use super::place::Heights;
+use super::settings::unmined_cutoff;
 use crate::platform;
 use coppice_interface::{
     BadHeight, MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
@@ -164,7 +165,7 @@ impl UtxoPruner {
     }
 
     /// Returns the safe height when the chain is at `current`: records with at most this height are deleted.
-    pub(super) fn safe_height(&self, utxo: &UtxoSettings, current: u32) -> u32 {
+    pub fn safe_height(&self, utxo: &UtxoSettings, current: u32) -> u32 {
         let stored = &self.stored;
         let retentions = [stored.smallest_retention, utxo.block_height_retention];
         let smallest = retentions.into_iter().filter(|retention| *retention != 0).min().unwrap_or(0);

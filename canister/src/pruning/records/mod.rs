@@ -57,7 +57,6 @@ mod tick;
 mod walk;
 
 use crate::platform;
-pub use crate::pruning::records::settings::Settings;
 use crate::storage::memory::{self, Ring, Space};
 use crate::storage::places;
 use crate::utxo::Cursor;
@@ -65,14 +64,13 @@ use coppice_interface::{
     UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
 };
 pub use feeds::NotifiedHeight;
-pub use notified::HeightTrouble;
-pub use overdue::Overdue;
 #[cfg(test)]
 pub use preserve::blocked;
 pub use settings::check_retentions;
 pub use status::cannot_preserve;
 use std::rc::Rc;
-use stored::{CELL, Stored};
+use stored::CELL;
+pub use stored::Stored;
 
 /// Maximum number of unmined records that are set aside.
 const MAX_SET_ASIDE: usize = 100;
@@ -116,9 +114,9 @@ impl UtxoPruner {
         self.ended.rewrite();
     }
 
-    /// Returns the settings in force.
-    pub fn settings(&self) -> &UtxoPrunerSettings {
-        &self.stored.settings
+    /// Returns the persisted state.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     /// Changes all given settings, or none.
@@ -136,7 +134,7 @@ impl UtxoPruner {
         self.stored.ended.trim(new.max_job_history);
         self.stored.settings = new.clone();
         self.save();
-        Ok(self.stored.settings.clone())
+        Ok(new)
     }
 
     /// Records the retention that was in force until now, because heights of records may have been computed with it.

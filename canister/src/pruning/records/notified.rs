@@ -1,29 +1,12 @@
 //! Checking and recording a notified height: how far it may rise, and heights far below the highest one (`docs/design.md` 7). `heights.rs`
 //! then decides on a job.
 
-use super::UtxoPruner;
-use super::bucket::Limits;
+use super::feeds::{Feed, NotifiedHeight};
+use super::heights::is_height;
 use super::settings::limits;
 use super::{Stored, UtxoPruner};
-use super::feeds::{Feed, Feeds, NotifiedHeight};
-use super::heights::is_height;
 use crate::platform;
 use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
-
-/// Anomalies of the notified heights, and the limits.
-#[derive(Clone, Copy, Debug)]
-pub struct HeightTrouble {
-    /// A recently notified height far below the highest one, and the highest one.
-    pub low: Option<(u32, u32)>,
-    /// A height that was recently refused as too high.
-    pub refused: Option<u32>,
-    /// The setting `max_height_jump`.
-    pub max_jump: u32,
-    /// The setting `heights_per_day`; 0: no limit.
-    pub per_day: u32,
-    /// True once a height was notified.
-    pub is_notified: bool,
-}
 
 impl UtxoPruner {
     /// Checks that a feeder may notify a height; `head` is the chain's head.
@@ -41,7 +24,7 @@ impl UtxoPruner {
         }
         let highest = (self.stored.current, self.stored.persisted);
         let mut feeds = self.stored.feeds;
-        feeds.raise(settings.limits(), (height, which), highest, platform::time_ns())
+        feeds.raise(limits(settings), (height, which), highest, platform::time_ns())
     }
 
     /// Records a refused height of a feeder for `health`.
@@ -98,18 +81,16 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Returns the anomalies of the notified heights, and the limits.
-    pub fn height_trouble(&self) -> HeightTrouble {
-        let (stored, now) = (&self.stored, platform::time_ns());
-        let Feeds { current, persisted } = &stored.feeds;
-        let low = |feed: &Feed, highest: u32| feed.low(highest, now).map(|height| (height, highest));
-        let Limits { size, per_day } = stored.settings.limits();
-        HeightTrouble {
-            low: low(current, stored.current).or_else(|| low(persisted, stored.persisted)),
-            refused: persisted.refused(stored.persisted, now).or_else(|| current.refused(stored.current, now)),
-            max_jump: size,
-            per_day,
-            is_notified: stored.current > 0,
-        }
+    /// Returns a height that was notified far below the highest one, and the highest one.
+    pub fn low_height(&self) -> Option<(u32, u32)> {
+        let Stored { current, persisted, feeds, .. } = &self.stored;
+        let low = |feed: &Feed, highest: u32| Some((feed.low(highest, platform::time_ns())?, highest));
+        low(&feeds.current, *current).or_else(|| low(&feeds.persisted, *persisted))
+    }
+
+    /// Returns a height of a feeder that was refused.
+    pub fn refused_height(&self) -> Option<u32> {
+        let (Stored { current, persisted, feeds, .. }, now) = (&self.stored, platform::time_ns());
+        feeds.persisted.refused(*persisted, now).or_else(|| feeds.current.refused(*current, now))
     }
 }

@@ -1,33 +1,15 @@
 //! Status of the records pruner for operators.
 
 use super::place::At;
+use super::settings::unmined_cutoff;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
 use crate::logs::audit::{Fields, field};
 use crate::text::hex;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
-    UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
+    UtxoPrunerStatus, UtxoSettings,
 };
-
-/// Conditions that keep all records, or single ones, from being pruned.
-#[derive(Clone, Copy, Debug)]
-pub struct Trouble<'a> {
-    /// Records that are skipped because they trapped: their number, and slot and transaction of the first.
-    pub passed_over: (usize, Option<(u32, &'a [u8; 32])>),
-    /// Unmined records that are set aside: their number, and slot and transaction of the first.
-    pub set_aside: (usize, Option<(u32, &'a [u8; 32])>),
-    /// The record whose parents cannot be preserved.
-    pub blocked_by: Option<&'a UtxoBlockedBy>,
-    /// The job that failed because its search trapped, and the phase of the search.
-    pub trapped: Option<(u64, UtxoPrunerPhase)>,
-    /// The running and the pending job.
-    pub jobs: [Option<&'a UtxoPruneJob>; 2],
-    /// True if the block assembly runs.
-    pub is_assembly_running: bool,
-    /// True if the pruner is switched on.
-    pub is_enabled: bool,
-}
 
 /// Returns the reason that parents are not preserved, without amounts of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
@@ -127,22 +109,5 @@ impl UtxoPruner {
     pub fn reached(&self) -> u32 {
         let Stored { current, persisted, .. } = self.stored;
         if persisted == 0 { current } else { current.min(persisted) }
-    }
-
-    /// Returns the conditions that keep all records, or single ones, from being pruned.
-    pub fn trouble(&self) -> Trouble<'_> {
-        let stored = &self.stored;
-        Trouble {
-            passed_over: (
-                stored.passed_over.len(),
-                stored.passed_over.first().map(|at| (at.cursor.slot, &at.cursor.txid)),
-            ),
-            set_aside: (stored.set_aside.len(), stored.set_aside.first().map(|at| (at.slot, &at.txid))),
-            blocked_by: stored.blocked_by.as_ref(),
-            trapped: stored.trapped,
-            jobs: [stored.running.as_ref(), stored.pending.as_ref()],
-            is_assembly_running: stored.assembly_running,
-            is_enabled: stored.settings.pruner_enabled,
-        }
     }
 }

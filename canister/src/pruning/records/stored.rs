@@ -20,7 +20,7 @@ pub(super) const CELL: Cell = Cell {
 };
 /// Counts of triggers that did not start a job, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SkippedTriggers {
+pub struct SkippedTriggers {
     pub assembly_not_running: u64,
     pub already_processed: u64,
     pub superseded: u64,
@@ -30,7 +30,8 @@ pub(super) struct SkippedTriggers {
 
 /// Persisted fields of the pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Stored {
+pub struct Stored {
+    /// The settings in force.
     pub settings: UtxoPrunerSettings,
     /// True while the block assembly runs, as a feeder has reported.
     pub assembly_running: bool,
@@ -78,10 +79,15 @@ pub(super) struct Stored {
     pub marker: Option<Marker<At>>,
     /// Records that are skipped because examining them trapped.
     pub passed_over: Vec<At>,
+    /// Counts of all jobs.
     pub totals: UtxoPruneCounts,
+    /// Seconds of each phase, and how often it ended.
     pub durations: Durations,
+    /// Triggers that did not start a job.
     pub skipped: SkippedTriggers,
+    /// Jobs that timed out.
     pub timed_out: u64,
+    /// Jobs that failed for another reason.
     pub failed: u64,
     /// Time of the last line of progress, in Unix nanoseconds.
     pub reported_at: u64,
