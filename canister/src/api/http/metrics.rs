@@ -18,108 +18,79 @@ const CAPACITY: usize = 64 << 10;
 /// Limit below which a float represents every whole number exactly.
 const WHOLE: f64 = (1u64 << 53) as f64;
 
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A value that may fall.
-    Gauge,
-    /// Monotonic; resets on an upgrade where noted.
-    Counter,
-    /// A sum and a count.
-    Sum,
-}
-
-/// Metrics of the pruner and the deletion queue, with help texts. Most names come from the specifications.
-const SERVICES: [(&str, Kind, &str); 31] = [
-    ("pruner_duration_seconds", Kind::Sum, "Seconds across ticks that the phases of jobs took."),
-    ("utxo_cleanup_batch_duration_seconds", Kind::Sum, "Seconds across ticks that chunks of records took."),
-    ("pruner_skipped_total", Kind::Counter, "Triggers that pruned nothing, by reason."),
-    ("pruner_errors_total", Kind::Counter, "Failures, by operation."),
-    ("coppice_utxo_pruner_records_skipped_total", Kind::Counter, "Records that were examined and kept, by reason."),
-    ("pruner_processed_total", Kind::Counter, "Records that were examined."),
-    ("pruner_current_height", Kind::Gauge, "Height up to which records were pruned."),
-    ("pruner_active", Kind::Gauge, "Jobs that run."),
-    ("utxo_pruner_records_deleted_total", Kind::Counter, "Records that were deleted."),
-    (
-        "utxo_pruner_parents_updated_total",
-        Kind::Counter,
-        "Outputs of parents marked because their spender was deleted.",
-    ),
+/// Metrics of the pruner and the deletion queue, with help texts. Most names come from the specifications. As usual with Prometheus, a
+/// name that ends with `_total` is that of a counter.
+const SERVICES: [(&str, &str); 28] = [
+    ("pruner_duration_seconds", "Seconds across ticks that the phases of jobs took."),
+    ("utxo_cleanup_batch_duration_seconds", "Seconds across ticks that chunks of records took."),
+    ("pruner_skipped_total", "Triggers that pruned nothing, by reason."),
+    ("pruner_errors_total", "Failures, by operation."),
+    ("coppice_utxo_pruner_records_skipped_total", "Records that were examined and kept, by reason."),
+    ("pruner_processed_total", "Records that were examined."),
+    ("pruner_current_height", "Height up to which records were pruned."),
+    ("pruner_active", "Jobs that run."),
+    ("utxo_pruner_records_deleted_total", "Records that were deleted."),
+    ("utxo_pruner_parents_updated_total", "Outputs of parents marked because their spender was deleted."),
     (
         "utxo_pruner_external_files_deleted_total",
-        Kind::Counter,
         "Transactions in the blob store that were deleted with their records.",
     ),
-    (
-        "coppice_utxo_pruner_parents_preserved_total",
-        Kind::Counter,
-        "Parents of old unmined transactions that were preserved.",
-    ),
-    ("pruner_blob_deletion_scheduled_total", Kind::Counter, "External blobs that were scheduled for deletion."),
-    ("pruner_blob_deletion_cancelled_total", Kind::Counter, "External blobs whose deletion was cancelled."),
-    ("pruner_blob_deletion_processed_total", Kind::Counter, "External blobs that were deleted."),
-    ("pruner_blob_deletion_not_found_total", Kind::Counter, "External blobs that were not in the queue."),
-    ("pruner_blob_deletion_errors_total", Kind::Counter, "Failed attempts to delete an external blob."),
-    ("pruner_blob_deletion_duration_seconds", Kind::Sum, "Seconds from the acquisition of a lease to its completion."),
-    ("pruner_blob_deletion_pending", Kind::Gauge, "External blobs that wait for deletion."),
-    ("coppice_pruner_blob_deletion_dead", Kind::Gauge, "External blobs in dead-letter rows."),
-    ("coppice_pruner_blob_deletion_given_up_total", Kind::Counter, "External blobs that were ever given up."),
-    ("coppice_pruner_blob_deletion_leases_acquired_total", Kind::Counter, "Leases that were acquired."),
-    ("coppice_pruner_blob_deletion_leases_extended_total", Kind::Counter, "Leases that were extended."),
-    ("coppice_pruner_blob_deletion_leases_completed_total", Kind::Counter, "Leases that were completed."),
-    ("coppice_pruner_blob_deletion_leases_expired_total", Kind::Counter, "Leases that expired."),
+    ("coppice_utxo_pruner_parents_preserved_total", "Parents of old unmined transactions that were preserved."),
+    ("pruner_blob_deletion_scheduled_total", "External blobs that were scheduled for deletion."),
+    ("pruner_blob_deletion_cancelled_total", "External blobs whose deletion was cancelled."),
+    ("pruner_blob_deletion_processed_total", "External blobs that were deleted."),
+    ("pruner_blob_deletion_not_found_total", "External blobs that were not in the queue."),
+    ("pruner_blob_deletion_errors_total", "Failed attempts to delete an external blob."),
+    ("pruner_blob_deletion_duration_seconds", "Seconds from the acquisition of a lease to its completion."),
+    ("pruner_blob_deletion_pending", "External blobs that wait for deletion."),
+    ("coppice_pruner_blob_deletion_dead", "External blobs in dead-letter rows."),
+    ("coppice_pruner_blob_deletion_given_up_total", "External blobs that were ever given up."),
+    ("coppice_pruner_blob_deletion_leases_acquired_total", "Leases that were acquired."),
+    ("coppice_pruner_blob_deletion_leases_extended_total", "Leases that were extended."),
+    ("coppice_pruner_blob_deletion_leases_completed_total", "Leases that were completed."),
+    ("coppice_pruner_blob_deletion_leases_expired_total", "Leases that expired."),
     (
         "coppice_pruner_blob_deletion_leases_unknown_total",
-        Kind::Counter,
         "Completed leases whose rows of unknown fate returned at expiry.",
     ),
-    ("coppice_pruner_blob_deletion_leases_ended_total", Kind::Counter, "Leases that an operator ended."),
+    ("coppice_pruner_blob_deletion_leases_ended_total", "Leases that an operator ended."),
     (
         "coppice_pruner_blob_deletion_dead_dropped_total",
-        Kind::Counter,
         "Dead-letter rows that were dropped because there were too many.",
     ),
-    // Metrics that the Candid replies do not contain.
-    (
-        "coppice_pruner_ticks_total",
-        Kind::Counter,
-        "Firings of the timer for UTXO records since the canister was started.",
-    ),
-    ("coppice_pruner_safe_height", Kind::Gauge, "Height up to which UTXO records may be deleted."),
-    ("coppice_pruner_persisted_height", Kind::Gauge, "The highest persisted block; 0 if none."),
 ];
 
 /// A metric without labels.
-type Plain = (&'static str, Kind, &'static str, f64);
+type Plain = (&'static str, &'static str, u64);
 
 /// The text so far; the time of its values in Unix milliseconds; and the end of a line, which contains that time.
 struct Text(MetricsEncoder<Vec<u8>>, i64, String);
 
 impl Text {
     /// Writes a metric without labels.
-    fn plain(&mut self, (name, kind, help, value): Plain) -> io::Result<()> {
-        self.figure((name, kind, help), std::iter::once(([""; 5], value)))
+    fn plain(&mut self, (name, help, value): Plain) -> io::Result<()> {
+        self.figure((name, help), std::iter::once(([""; 5], value as f64)))
     }
 
     /// Writes a metric with one label, whose values need no escaping.
     fn by<'a>(
         &mut self,
-        of: (&str, Kind, &str),
+        of: (&str, &str),
         label: &'a str,
-        values: impl Iterator<Item = (&'a str, f64)>,
+        values: impl Iterator<Item = (&'a str, u64)>,
     ) -> io::Result<()> {
-        self.figure(of, values.map(|(labelled, value)| (["{", label, "=\"", labelled, "\"}"], value)))
+        self.figure(of, values.map(|(labelled, value)| (["{", label, "=\"", labelled, "\"}"], value as f64)))
     }
 
     /// Writes a metric with its labels in pieces. The encoder is used only for histograms and metrics with several labels, because it takes
     /// 12,000 instructions per line, and exporters alone may have 200 lines.
     fn figure<'a>(
         &mut self,
-        (name, kind, help): (&str, Kind, &str),
+        (name, help): (&str, &str),
         values: impl Iterator<Item = ([&'a str; 5], f64)>,
     ) -> io::Result<()> {
         let mut text = std::mem::replace(&mut self.0, MetricsEncoder::new(Vec::new(), 0)).into_inner();
-        let kind = if kind == Kind::Counter { "counter" } else { "gauge" };
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         for part in ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"] {
             text.extend_from_slice(part.as_bytes());
         }
@@ -139,207 +110,144 @@ impl Text {
     }
 
     /// Writes the metrics of pruner and deletion queue, grouped by name.
-    fn services(&mut self, metrics: &[Metric]) -> io::Result<()> {
-        for (name, kind, help) in SERVICES {
+    fn services<'a>(&mut self, metrics: &'a [Metric]) -> io::Result<()> {
+        for (name, help) in SERVICES {
             let of = |suffix: &str| {
                 metrics.iter().filter(move |m| m.name.strip_suffix(suffix) == Some(name)).collect::<Vec<_>>()
             };
-            if kind == Kind::Sum {
-                let mut builder = None;
-                for (sum, count) in of("_sum").into_iter().zip(of("_count")) {
-                    let labels: Vec<(&str, &str)> =
-                        sum.labels.iter().map(|label| (label.name.as_str(), label.value.as_str())).collect();
-                    let begun = match builder.take() {
-                        None => self.0.histogram_vec(name, help)?,
-                        Some(builder) => builder,
-                    };
-                    builder =
-                        Some(begun.histogram(&labels, std::iter::once((f64::INFINITY, count.value)), sum.value)?);
-                }
+            let all = of("");
+            if !all.is_empty() {
+                let labelled = |metric: &&'a Metric| match metric.labels.first() {
+                    None => [""; 5],
+                    Some(label) => ["{", &label.name, "=\"", &label.value, "\"}"],
+                };
+                self.figure((name, help), all.iter().map(|metric| (labelled(metric), metric.value)))?;
                 continue;
             }
-            let all = of("");
-            match all.first() {
-                None => {}
-                Some(only) if only.labels.is_empty() => self.plain((name, kind, help, only.value))?,
-                Some(first) => {
-                    let label = first.labels[0].name.clone();
-                    let values = all.iter().map(|metric| (metric.labels[0].value.as_str(), metric.value));
-                    self.by((name, kind, help), &label, values)?;
-                }
+            // A sum and a count.
+            let mut builder = None;
+            for (sum, count) in of("_sum").into_iter().zip(of("_count")) {
+                let labels: Vec<(&str, &str)> =
+                    sum.labels.iter().map(|label| (label.name.as_str(), label.value.as_str())).collect();
+                let begun = match builder.take() {
+                    None => self.0.histogram_vec(name, help)?,
+                    Some(builder) => builder,
+                };
+                builder = Some(begun.histogram(&labels, std::iter::once((f64::INFINITY, count.value)), sum.value)?);
             }
         }
         Ok(())
     }
 
     fn chain(&mut self, state: &State) -> io::Result<()> {
-        use Kind::{Counter, Gauge};
         let chain: &ChainState = state.chain.state();
         let status = state.pruner.status(&state.chain, &state.blobs, &state.constraints());
-        let bit = |is: bool| f64::from(u8::from(is));
         let backlog = &status.backlog;
         let head = chain.head().and_then(|head| state.chain.header(head).ok());
         let appended_at =
             health::appended_at(state, &state.history.since, platform::time_secs()).filter(|_| chain.started);
-        let all: [Plain; 25] = [
-            ("coppice_head_block", Gauge, "Number of the head.", chain.head().unwrap_or(0) as f64),
+        let all: [Plain; 24] = [
+            ("coppice_head_block", "Number of the head.", chain.head().unwrap_or(0)),
             (
                 "coppice_head_timestamp_seconds",
-                Gauge,
                 "Timestamp of the head in the chain; 0 without a head.",
-                head.map_or(0, |head| head.timestamp_secs) as f64,
+                head.map_or(0, |head| head.timestamp_secs),
             ),
             (
                 "coppice_head_appended_timestamp_seconds",
-                Gauge,
                 "Time at which the head was appended; 0 if unknown.",
-                appended_at.unwrap_or(0) as f64,
+                appended_at.unwrap_or(0),
             ),
             (
                 "coppice_rollbacks_total",
-                Counter,
                 "Rollbacks that were begun since the canister was started.",
-                tally::rollbacks() as f64,
+                tally::rollbacks(),
             ),
             (
                 "coppice_rolled_back_blocks_total",
-                Counter,
                 "Blocks ever rolled back; a reset counts as one.",
-                state.chain.rollbacks().count() as f64,
+                state.chain.rollbacks().count(),
             ),
-            ("coppice_oldest_kept_block", Gauge, "Number of the oldest kept block.", chain.oldest as f64),
-            (
-                "coppice_kept_blocks",
-                Gauge,
-                "Blocks that are kept.",
-                if chain.started { chain.blocks() as f64 } else { 0.0 },
-            ),
-            ("coppice_appended_blocks_total", Counter, "Blocks ever appended.", chain.appended_blocks as f64),
-            ("coppice_appended_bytes_total", Counter, "Payload bytes ever appended.", chain.appended_bytes as f64),
-            ("coppice_pruned_blocks_total", Counter, "Blocks ever pruned.", chain.pruned_blocks as f64),
-            ("coppice_pruned_bytes_total", Counter, "Payload bytes ever pruned.", chain.pruned_bytes as f64),
-            (
-                "coppice_estimated_kept_bytes",
-                Gauge,
-                "Class bytes of the chain's blobs.",
-                status.estimated_kept_bytes as f64,
-            ),
-            (
-                "coppice_capacity_bytes",
-                Gauge,
-                "Bytes that are compared with the watermarks.",
-                status.capacity_bytes as f64,
-            ),
-            ("coppice_prune_enabled", Gauge, "Whether the daemon may prune.", bit(status.enabled)),
-            ("coppice_prune_due", Gauge, "Whether a block is due.", bit(status.need_prune)),
-            ("coppice_prune_running", Gauge, "Whether a run is under way.", bit(status.running)),
-            ("coppice_prune_runs_total", Counter, "Runs that pruned something.", status.runs as f64),
+            ("coppice_oldest_kept_block", "Number of the oldest kept block.", chain.oldest),
+            ("coppice_kept_blocks", "Blocks that are kept.", if chain.started { chain.blocks() } else { 0 }),
+            ("coppice_appended_blocks_total", "Blocks ever appended.", chain.appended_blocks),
+            ("coppice_appended_bytes_total", "Payload bytes ever appended.", chain.appended_bytes),
+            ("coppice_pruned_blocks_total", "Blocks ever pruned.", chain.pruned_blocks),
+            ("coppice_pruned_bytes_total", "Payload bytes ever pruned.", chain.pruned_bytes),
+            ("coppice_estimated_kept_bytes", "Class bytes of the chain's blobs.", status.estimated_kept_bytes),
+            ("coppice_capacity_bytes", "Bytes that are compared with the watermarks.", status.capacity_bytes),
+            ("coppice_prune_enabled", "Whether the daemon may prune.", u64::from(status.enabled)),
+            ("coppice_prune_due", "Whether a block is due.", u64::from(status.need_prune)),
+            ("coppice_prune_running", "Whether a run is under way.", u64::from(status.running)),
+            ("coppice_prune_runs_total", "Runs that pruned something.", status.runs),
             (
                 "coppice_prune_ticks_total",
-                Counter,
                 "Firings of the timer for blocks since the canister was started.",
-                status.ticks as f64,
+                status.ticks,
             ),
-            (
-                "coppice_prune_next_tick_timestamp_seconds",
-                Gauge,
-                "Next firing of the timer for blocks.",
-                status.next_tick_ns as f64 / 1e9,
-            ),
-            (
-                "coppice_backlog_blocks",
-                Gauge,
-                "Blocks that may be pruned and are not pruned yet.",
-                backlog.blocks as f64,
-            ),
-            (
-                "coppice_backlog_references",
-                Gauge,
-                "Transactions and keys of the backlog's blocks.",
-                backlog.references as f64,
-            ),
-            ("coppice_held_blocks", Gauge, "Due blocks that an exporter holds back.", backlog.held_blocks as f64),
-            ("coppice_faults_total", Counter, "Damaged entries that were skipped.", status.faults as f64),
+            ("coppice_backlog_blocks", "Blocks that may be pruned and are not pruned yet.", backlog.blocks),
+            ("coppice_backlog_references", "Transactions and keys of the backlog's blocks.", backlog.references),
+            ("coppice_held_blocks", "Due blocks that an exporter holds back.", backlog.held_blocks),
+            ("coppice_faults_total", "Damaged entries that were skipped.", status.faults),
             (
                 "coppice_faults_acknowledged",
-                Gauge,
                 "Damaged entries that an operator has acknowledged.",
-                status.acknowledged_faults as f64,
+                status.acknowledged_faults,
             ),
-            (
-                "coppice_set_aside",
-                Gauge,
-                "Pieces of work that are skipped because they trap.",
-                status.set_aside.len() as f64,
-            ),
+            ("coppice_set_aside", "Pieces of work that are skipped because they trap.", status.set_aside.len() as u64),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
+        let help = "Next firing of the timer for blocks.";
+        let next = std::iter::once(([""; 5], status.next_tick_ns as f64 / 1e9));
+        self.figure(("coppice_prune_next_tick_timestamp_seconds", help), next)?;
         let marks = status.water_marks.map_or([0; 3], |marks| [marks.low, marks.high, marks.emergency]);
-        let marks = [("low", marks[0]), ("high", marks[1]), ("emergency", marks[2])];
-        let marks = marks.into_iter().map(|(mark, bytes)| (mark, bytes as f64));
-        self.by(
-            ("coppice_water_bytes", Gauge, "Watermarks of the capacity trigger; 0 without the trigger."),
-            "mark",
-            marks,
-        )?;
-        let refused = tally::refusals().map(|(reason, count)| (reason, count as f64));
+        let marks = ["low", "high", "emergency"].into_iter().zip(marks);
+        self.by(("coppice_water_bytes", "Watermarks of the capacity trigger; 0 without the trigger."), "mark", marks)?;
         let help = "Blocks that were refused since the canister was started, by reason.";
-        self.by(("coppice_refused_appends_total", Counter, help), "reason", refused)?;
+        self.by(("coppice_refused_appends_total", help), "reason", tally::refusals())?;
         let indexes = [("transactions", &status.transaction_index), ("keys", &status.key_index)];
-        let entries = indexes.iter().map(|(name, index)| (*name, index.entries as f64));
-        self.by(("coppice_index_entries", Gauge, "Entries of an index, including stale ones."), "index", entries)?;
-        let debts = indexes.iter().map(|(name, index)| (*name, index.debt as f64));
-        self.by(("coppice_index_stale_entries", Gauge, "Upper bound of the stale entries of an index."), "index", debts)
+        let entries = indexes.iter().map(|(name, index)| (*name, index.entries));
+        self.by(("coppice_index_entries", "Entries of an index, including stale ones."), "index", entries)?;
+        let debts = indexes.iter().map(|(name, index)| (*name, index.debt));
+        self.by(("coppice_index_stale_entries", "Upper bound of the stale entries of an index."), "index", debts)
     }
 
     fn storage(&mut self, state: &State) -> io::Result<()> {
-        use Kind::Gauge;
         let storage = storage::status(state);
         let (rows, max_rows) = state.deletions.rows();
         let all: [Plain; 12] = [
-            (
-                "coppice_stable_billed_bytes",
-                Gauge,
-                "Bytes of stable memory that are billed.",
-                storage.billed_bytes as f64,
-            ),
-            ("coppice_stable_max_bytes", Gauge, "Cap on the billed bytes.", storage.max_bytes as f64),
-            ("coppice_stable_reusable_bytes", Gauge, "Bytes of free slots.", storage.reusable_bytes as f64),
-            ("coppice_used_bytes", Gauge, "Bytes of all owners, without quarantined blobs.", storage.used_bytes as f64),
-            (
-                "coppice_blobs_quarantined_bytes",
-                Gauge,
-                "Class bytes of quarantined blobs.",
-                storage.quarantined_bytes as f64,
-            ),
-            ("coppice_payload_bytes", Gauge, "Payload bytes of the kept blocks.", storage.payload_bytes as f64),
-            ("coppice_utxo_records", Gauge, "UTXO records.", storage.utxo.records as f64),
-            ("coppice_utxo_unmined_records", Gauge, "Unmined UTXO records.", storage.utxo.unmined as f64),
+            ("coppice_stable_billed_bytes", "Bytes of stable memory that are billed.", storage.billed_bytes),
+            ("coppice_stable_max_bytes", "Cap on the billed bytes.", storage.max_bytes),
+            ("coppice_stable_reusable_bytes", "Bytes of free slots.", storage.reusable_bytes),
+            ("coppice_used_bytes", "Bytes of all owners, without quarantined blobs.", storage.used_bytes),
+            ("coppice_blobs_quarantined_bytes", "Class bytes of quarantined blobs.", storage.quarantined_bytes),
+            ("coppice_payload_bytes", "Payload bytes of the kept blocks.", storage.payload_bytes),
+            ("coppice_utxo_records", "UTXO records.", storage.utxo.records),
+            ("coppice_utxo_unmined_records", "Unmined UTXO records.", storage.utxo.unmined),
             (
                 "coppice_utxo_kept_bytes",
-                Gauge,
                 "Bytes of stable memory that count towards the cap of UTXO records.",
-                storage.utxo.kept_bytes as f64,
+                storage.utxo.kept_bytes,
             ),
-            ("coppice_utxo_max_bytes", Gauge, "Cap on the bytes of UTXO records.", storage.utxo.max_bytes as f64),
-            ("coppice_deletion_rows", Gauge, "Rows of the deletion queue.", rows as f64),
-            ("coppice_deletion_max_rows", Gauge, "Cap on the rows of the deletion queue.", max_rows as f64),
+            ("coppice_utxo_max_bytes", "Cap on the bytes of UTXO records.", storage.utxo.max_bytes),
+            ("coppice_deletion_rows", "Rows of the deletion queue.", rows),
+            ("coppice_deletion_max_rows", "Cap on the rows of the deletion queue.", max_rows),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
-        let owners: Vec<(String, f64)> = storage
+        let owners: Vec<(String, u64)> = storage
             .owners
             .iter()
-            .map(|owner| (format!("{:?}", owner.owner).to_lowercase(), owner.kept_bytes as f64))
+            .map(|owner| (format!("{:?}", owner.owner).to_lowercase(), owner.kept_bytes))
             .collect();
         let owners = owners.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-        self.by(("coppice_owner_kept_bytes", Gauge, "Bytes that an owner keeps."), "owner", owners)?;
-        let free: Vec<(String, f64)> = storage
+        self.by(("coppice_owner_kept_bytes", "Bytes that an owner keeps."), "owner", owners)?;
+        let free: Vec<(String, u64)> = storage
             .classes
             .iter()
-            .map(|class| (class.class.to_string(), (class.free * u64::from(class.class)) as f64))
+            .map(|class| (class.class.to_string(), class.free * u64::from(class.class)))
             .collect();
         let free = free.iter().map(|(class, bytes)| (class.as_str(), *bytes));
-        self.by(("coppice_free_bytes", Gauge, "Bytes of free slots, by the slot's bytes."), "class", free)
+        self.by(("coppice_free_bytes", "Bytes of free slots, by the slot's bytes."), "class", free)
     }
 
     fn exporters(&mut self, state: &State) -> io::Result<()> {
@@ -347,24 +255,24 @@ impl Text {
         if exporters.is_empty() {
             return Ok(());
         }
-        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_secs as f64));
+        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_secs));
         let help = "Seconds since an exporter's last acknowledgement, while blocks wait for it.";
-        self.by(("coppice_exporter_lag_seconds", Kind::Gauge, help), "exporter", secs)?;
-        let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks as f64));
+        self.by(("coppice_exporter_lag_seconds", help), "exporter", secs)?;
+        let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks));
         let help = "Kept blocks that an exporter has not acknowledged.";
-        self.by(("coppice_exporter_lag_blocks", Kind::Gauge, help), "exporter", blocks)
+        self.by(("coppice_exporter_lag_blocks", help), "exporter", blocks)
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {
         // Not `health::health`, because its remedies cost more than the metrics.
         let raised = health::raised(state);
         let healthy = raised.iter().all(|(severity, ..)| *severity == Severity::Notice);
-        self.plain(("coppice_healthy", Kind::Gauge, "Whether the canister is healthy.", f64::from(u8::from(healthy))))?;
+        self.plain(("coppice_healthy", "Whether the canister is healthy.", u64::from(healthy)))?;
         let codes: Vec<String> = raised.iter().map(|(_, _, found)| found.code.to_string()).collect();
-        let values = codes.iter().map(|code| (code.as_str(), 1.0));
-        self.by(("coppice_problem", Kind::Gauge, "The problems that are raised, by code."), "code", values)?;
-        let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1.0));
-        self.by(("coppice_info", Kind::Gauge, "The canister's version."), "version", version)
+        let values = codes.iter().map(|code| (code.as_str(), 1));
+        self.by(("coppice_problem", "The problems that are raised, by code."), "code", values)?;
+        let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1));
+        self.by(("coppice_info", "The canister's version."), "version", version)
     }
 
     fn messages(&mut self) -> io::Result<()> {
@@ -382,22 +290,34 @@ impl Text {
     }
 
     fn pruner(&mut self, state: &State) -> io::Result<()> {
-        let mut metrics = state.utxo_pruner.status(&state.config.utxo, &state.deletions);
-        let plain = |name: &str, value: f64| Metric { name: name.into(), labels: Vec::new(), value };
-        metrics.metrics.extend([
-            plain("coppice_pruner_ticks_total", metrics.ticks as f64),
-            plain("coppice_pruner_safe_height", f64::from(metrics.safe_height)),
-            plain("coppice_pruner_persisted_height", f64::from(metrics.last_persisted_height.unwrap_or(0))),
-        ]);
-        metrics.metrics.extend(state.deletions.status().metrics);
-        self.services(&metrics.metrics)?;
+        let pruner = state.utxo_pruner.status(&state.config.utxo, &state.deletions);
+        self.services(&[pruner.metrics, state.deletions.status().metrics].concat())?;
+        // Metrics that the Candid replies do not contain.
+        let all: [Plain; 3] = [
+            (
+                "coppice_pruner_ticks_total",
+                "Firings of the timer for UTXO records since the canister was started.",
+                pruner.ticks,
+            ),
+            (
+                "coppice_pruner_safe_height",
+                "Height up to which UTXO records may be deleted.",
+                u64::from(pruner.safe_height),
+            ),
+            (
+                "coppice_pruner_persisted_height",
+                "The highest persisted block; 0 if none.",
+                u64::from(pruner.last_persisted_height.unwrap_or(0)),
+            ),
+        ];
+        all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let help = "Blocks since the oldest UTXO record that is not deleted was due.";
-        let oldest = state.utxo_pruner.overdue(&state.utxo, &state.config.utxo).map_or(0, |overdue| overdue.age());
-        self.plain(("coppice_utxo_due_oldest_blocks", Kind::Gauge, help, f64::from(oldest)))?;
+        let oldest = state.utxo_pruner.overdue(&state.utxo).map_or(0, |due| pruner.current_height - due);
+        self.plain(("coppice_utxo_due_oldest_blocks", help, u64::from(oldest)))?;
         let help =
             "UTXO records that are due and not deleted, by the least blocks since then; 10,000 are 10,000 or more.";
-        let ages = state.utxo_pruner.due_by_age(&state.utxo).map(|(age, count)| (age, count as f64));
-        self.by(("coppice_utxo_due_records", Kind::Gauge, help), "blocks", ages)
+        let ages = state.utxo_pruner.due_by_age(&state.utxo);
+        self.by(("coppice_utxo_due_records", help), "blocks", ages)
     }
 }
 
@@ -451,7 +371,7 @@ mod tests {
     #[test]
     fn documented_names_are_unchanged_and_others_have_the_prefix() {
         let (own, named): (Vec<&str>, Vec<&str>) =
-            SERVICES.iter().map(|(name, _, _)| *name).partition(|name| name.starts_with("coppice_"));
+            SERVICES.iter().map(|(name, _)| *name).partition(|name| name.starts_with("coppice_"));
         let sorted =
             |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(sorted(&named), sorted(&DOCUMENTED));
@@ -476,10 +396,8 @@ mod tests {
             let mut all = state.utxo_pruner.status(&state.config.utxo, &state.deletions).metrics;
             all.extend(state.deletions.status().metrics);
             let known = |name: &str| {
-                SERVICES.iter().any(|(known, kind, _)| match kind {
-                    Kind::Sum => name.strip_suffix("_sum").or(name.strip_suffix("_count")) == Some(known),
-                    _ => name == *known,
-                })
+                let of_sum = name.strip_suffix("_sum").or(name.strip_suffix("_count"));
+                SERVICES.iter().any(|(known, _)| [Some(name), of_sum].contains(&Some(known)))
             };
             let unknown: Vec<&str> =
                 all.iter().map(|metric| metric.name.as_str()).filter(|name| !known(name)).collect();
