@@ -101,14 +101,11 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
                 .deletions
                 .schedule_record(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
                 .map_err(refused)?;
-            match scheduled {
-                Scheduled::Waits(_) => {
-                    records.utxo.mark_deleting(of, false);
-                    counts.records_deleting += 1;
-                    return Ok(true);
-                }
-                // The row belongs to another record, and the blob is deleted with that record.
-                Scheduled::Another(_) => {}
+            // Otherwise the row belongs to another record, and the blob is deleted with that record.
+            if let Scheduled::Waits(_) = scheduled {
+                records.utxo.mark_deleting(of, false);
+                counts.records_deleting += 1;
+                return Ok(true);
             }
         }
     }
@@ -161,8 +158,8 @@ fn try_step(
             Ok(true) => return Ok(Step::Left),
             Err(error) => {
                 message.counts.external_errors += 1;
-                let (txid, why) = (hex(&of.head.txid), error);
-                logs::error(&format!("pruner: the record of transaction {txid} keeps its data: {why}"));
+                let txid = hex(&of.head.txid);
+                logs::error(&format!("pruner: the record of transaction {txid} keeps its data: {error}"));
                 return Ok(Step::Stays);
             }
         }

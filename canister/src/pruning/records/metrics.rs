@@ -1,66 +1,51 @@
 //! Metrics with the names of `pruner-service.md` and of the reference implementation.
 
-use super::UtxoPruner;
-use coppice_interface::{Metric, MetricLabel, UtxoPrunerPhase};
+use super::{Stored, UtxoPruner};
+use coppice_interface::{Metric, MetricLabel};
 
-fn metric(name: &str, labels: &[(&str, &str)], value: u64) -> Metric {
-    let labels =
-        labels.iter().map(|(name, value)| MetricLabel { name: name.to_string(), value: value.to_string() }).collect();
-    Metric { name: name.into(), labels, value: value as f64 }
+/// Returns a metric with one label, or without a label if its name is empty.
+fn metric((name, label, of, value): (&str, &str, &str, u64)) -> Metric {
+    let label = Some(MetricLabel { name: label.into(), value: of.into() }).filter(|label| !label.name.is_empty());
+    Metric { name: name.into(), labels: Vec::from_iter(label), value: value as f64 }
 }
 
 impl UtxoPruner {
     pub(super) fn metrics(&self) -> Vec<Metric> {
-        let stored = &self.stored;
-        let (totals, skipped) = (&stored.totals, &stored.skipped);
-        let jobs = stored.running.iter().count() as u64;
-        let mut all = Vec::new();
-        let phases = [
-            ("preserve_parents", UtxoPrunerPhase::PreserveParents),
-            ("expire_preservations", UtxoPrunerPhase::ExpirePreservations),
-            ("dah_pruner", UtxoPrunerPhase::DeleteAtHeight),
+        let Stored { totals, skipped, processed, failed, timed_out, .. } = &self.stored;
+        let [preserve, expire, delete] = self.stored.durations;
+        let (sum, count) = ("pruner_duration_seconds_sum", "pruner_duration_seconds_count");
+        let kept = "coppice_utxo_pruner_records_skipped_total";
+        let all = [
+            (sum, "operation", "preserve_parents", preserve.0),
+            (count, "operation", "preserve_parents", preserve.1),
+            (sum, "operation", "expire_preservations", expire.0),
+            (count, "operation", "expire_preservations", expire.1),
+            (sum, "operation", "dah_pruner", delete.0),
+            (count, "operation", "dah_pruner", delete.1),
+            // Chunks are of the last phase.
+            ("utxo_cleanup_batch_duration_seconds_sum", "", "", delete.0),
+            ("utxo_cleanup_batch_duration_seconds_count", "", "", totals.chunks),
+            ("pruner_skipped_total", "reason", "block_assembly_not_running", skipped.assembly_not_running),
+            ("pruner_skipped_total", "reason", "already_processed", skipped.already_processed),
+            ("pruner_skipped_total", "reason", "superseded", skipped.superseded),
+            ("pruner_skipped_total", "reason", "persister_active", skipped.persister_active),
+            ("pruner_skipped_total", "reason", "not_mined", skipped.not_mined),
+            ("pruner_errors_total", "operation", "preserve_parents", *failed),
+            ("pruner_errors_total", "operation", "dah_pruner", totals.external_errors + totals.record_errors),
+            ("pruner_errors_total", "operation", "timeout", *timed_out),
+            (kept, "reason", "child_unmined", totals.skipped_child_unmined),
+            (kept, "reason", "child_recent", totals.skipped_child_recent),
+            (kept, "reason", "child_absent", totals.skipped_child_absent),
+            (kept, "reason", "external_data", totals.external_errors),
+            (kept, "reason", "record", totals.record_errors),
+            ("pruner_processed_total", "", "", totals.processed),
+            ("pruner_current_height", "", "", u64::from(*processed)),
+            ("pruner_active", "", "", u64::from(self.stored.running.is_some())),
+            ("utxo_pruner_records_deleted_total", "", "", totals.records_deleted),
+            ("utxo_pruner_parents_updated_total", "", "", totals.parents_updated),
+            ("utxo_pruner_external_files_deleted_total", "", "", totals.external_files_deleted),
+            ("coppice_utxo_pruner_parents_preserved_total", "", "", totals.parents_preserved),
         ];
-        for (operation, phase) in phases {
-            let (seconds, ended) = stored.durations[phase as usize];
-            all.push(metric("pruner_duration_seconds_sum", &[("operation", operation)], seconds));
-            all.push(metric("pruner_duration_seconds_count", &[("operation", operation)], ended));
-        }
-        let (seconds, _) = stored.durations[UtxoPrunerPhase::DeleteAtHeight as usize];
-        all.push(metric("utxo_cleanup_batch_duration_seconds_sum", &[], seconds));
-        all.push(metric("utxo_cleanup_batch_duration_seconds_count", &[], totals.chunks));
-        let reasons = [
-            ("block_assembly_not_running", skipped.assembly_not_running),
-            ("already_processed", skipped.already_processed),
-            ("superseded", skipped.superseded),
-            ("persister_active", skipped.persister_active),
-            ("not_mined", skipped.not_mined),
-        ];
-        all.extend(reasons.map(|(reason, count)| metric("pruner_skipped_total", &[("reason", reason)], count)));
-        let errors = [
-            ("preserve_parents", stored.failed),
-            ("dah_pruner", totals.external_errors + totals.record_errors),
-            ("timeout", stored.timed_out),
-        ];
-        all.extend(errors.map(|(operation, count)| metric("pruner_errors_total", &[("operation", operation)], count)));
-        let kept = [
-            ("child_unmined", totals.skipped_child_unmined),
-            ("child_recent", totals.skipped_child_recent),
-            ("child_absent", totals.skipped_child_absent),
-            ("external_data", totals.external_errors),
-            ("record", totals.record_errors),
-        ];
-        let name = "coppice_utxo_pruner_records_skipped_total";
-        all.extend(kept.map(|(reason, count)| metric(name, &[("reason", reason)], count)));
-        let plain = [
-            ("pruner_processed_total", totals.processed),
-            ("pruner_current_height", u64::from(stored.processed)),
-            ("pruner_active", jobs),
-            ("utxo_pruner_records_deleted_total", totals.records_deleted),
-            ("utxo_pruner_parents_updated_total", totals.parents_updated),
-            ("utxo_pruner_external_files_deleted_total", totals.external_files_deleted),
-            ("coppice_utxo_pruner_parents_preserved_total", totals.parents_preserved),
-        ];
-        all.extend(plain.map(|(name, value)| metric(name, &[], value)));
-        all
+        all.map(metric).into()
     }
 }

@@ -45,7 +45,6 @@ impl Message<'_, '_> {
     /// Counts and logs a record that is kept because of an error.
     pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) {
         self.counts.record_errors += 1;
-        let (txid, why) = (hex(txid), error);
-        logs::error(&format!("pruner: the record of transaction {txid} is kept: {why}"));
+        logs::error(&format!("pruner: the record of transaction {} is kept: {error}", hex(txid)));
     }
 }

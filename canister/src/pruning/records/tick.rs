@@ -89,8 +89,7 @@ impl UtxoPruner {
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
         let job = self.trigger_manually(height)?;
         self.work(records, u64::MAX, None);
-        let active = [&self.stored.running, &self.stored.pending];
-        let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
+        let still = self.stored.running.iter().chain(&self.stored.pending).find(|now| now.id == job.id).cloned();
         Ok(still.or_else(|| self.stored.ended.find(&self.ended, job.id)).unwrap_or(job))
     }
 
@@ -149,11 +148,8 @@ impl UtxoPruner {
     /// Ends the running job if it took too long. Its run stays for the next job.
     fn time_out(&mut self, now_ns: u64) {
         let timeout = self.stored.settings.job_timeout_secs * NS;
-        let Some(job) =
-            self.stored.running.take_if(|job| now_ns.saturating_sub(job.started_at_ns.unwrap_or(now_ns)) >= timeout)
-        else {
-            return;
-        };
+        let is_over = |job: &mut UtxoPruneJob| now_ns.saturating_sub(job.started_at_ns.unwrap_or(now_ns)) >= timeout;
+        let Some(job) = self.stored.running.take_if(is_over) else { return };
         let (height, trigger) = (job.height, job.trigger);
         logs::error(&format!("pruner: job {} timed out in {:?}: the next job resumes there", job.id, job.phase));
         self.stored.timed_out += 1;
@@ -180,9 +176,8 @@ impl UtxoPruner {
         let Some(mut job) = self.job(now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
-        let budget = Budget::new(OPS, settings.max_instructions_per_tick)
-            .of_records(chunk * u64::from(settings.utxo_chunk_group_limit))
-            .of_pieces(pieces);
+        let mut budget = Budget::new(OPS, settings.max_instructions_per_tick);
+        (budget.pieces, budget.records) = (pieces, chunk * u64::from(settings.utxo_chunk_group_limit));
         let before = job.counts;
         let mut wanted = self.heights(records.settings, &job);
         // The safe height may have fallen, for example because a block persister has started or the rule has changed.
@@ -204,20 +199,14 @@ impl UtxoPruner {
             if run.again && !message.settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
                 self.stored.look_again = false;
             }
-            match result {
-                Ok(PruneProgress::Finished) if run.heights != wanted => run.report(),
-                Ok(PruneProgress::Finished) => {
-                    run.report();
-                    break Ok(PruneProgress::Finished);
-                }
-                Ok(more) => {
-                    self.stored.run = Some(run);
-                    break Ok(more);
-                }
-                Err(end) => {
-                    run.report();
-                    break Err(end);
-                }
+            if matches!(result, Ok(PruneProgress::HasMore { .. })) {
+                self.stored.run = Some(run);
+                break result;
+            }
+            let is_last = result.is_err() || run.heights == wanted;
+            run.report();
+            if is_last {
+                break result;
             }
         };
         let Message { records, found, counts, .. } = message;

@@ -45,8 +45,8 @@ pub struct Budget {
     read: u64,
     /// Blocks, slices and steps of records that are left; `u64::MAX` unless the marker limits them.
     pub pieces: u64,
-    /// Records left to delete.
-    records: u64,
+    /// Records left to delete; `u64::MAX` unless the pruner of records limits them.
+    pub records: u64,
     /// Estimated instructions and changed pages of a dry run (`plan_prune`).
     planned: Option<(u64, u64)>,
     /// Counts the pages that the message changes.
@@ -73,16 +73,6 @@ impl Budget {
     /// Returns a budget for a dry run.
     pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
         Self { planned: Some((0, 0)), instructions_end: max_instructions, ..Self::new(max_ops, 0) }
-    }
-
-    /// Limits the budget to `pieces` pieces.
-    pub fn of_pieces(self, pieces: u64) -> Self {
-        Self { pieces, ..self }
-    }
-
-    /// Limits the budget to `records` records to delete.
-    pub fn of_records(self, records: u64) -> Self {
-        Self { records, ..self }
     }
 
     /// Takes `ops` from the budget, for a block that is removed now and wholly in this message, and changes at most as many pages.
