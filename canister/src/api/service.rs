@@ -3,32 +3,24 @@
 
 const SOURCE: &[u8] = include_bytes!("../../../candid/coppice.did");
 
-/// Returns the end of the line that begins at `from`, its line feed included, and whether the line is a comment.
-const fn line(text: &[u8], from: usize) -> (usize, bool) {
-    let mut first = from;
-    while first < text.len() && text[first] == b' ' {
-        first += 1;
-    }
-    let is_comment = first + 1 < text.len() && text[first] == b'/' && text[first + 1] == b'/';
-    let mut end = first;
-    while end < text.len() && text[end] != b'\n' {
-        end += 1;
-    }
-    (if end < text.len() { end + 1 } else { end }, is_comment)
-}
-
 /// Returns the bytes of the lines that are no comments, and their number; more than `N` are counted only.
 const fn without_comments<const N: usize>(text: &[u8]) -> ([u8; N], usize) {
-    let (mut out, mut len, mut from) = ([0; N], 0, 0);
-    while from < text.len() {
-        let (end, is_comment) = line(text, from);
-        while from < end && !is_comment {
-            if len < N {
-                out[len] = text[from];
+    let (mut out, mut len, mut at, mut is_comment) = ([0; N], 0, 0, false);
+    while at < text.len() {
+        if at == 0 || text[at - 1] == b'\n' {
+            let mut first = at;
+            while first < text.len() && text[first] == b' ' {
+                first += 1;
             }
-            (len, from) = (len + 1, from + 1);
+            is_comment = matches!(text.split_at(first).1, [b'/', b'/', ..]);
         }
-        from = end;
+        if !is_comment {
+            if len < N {
+                out[len] = text[at];
+            }
+            len += 1;
+        }
+        at += 1;
     }
     (out, len)
 }

@@ -7,6 +7,7 @@ use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, cycles, time_ns};
 use crate::state::{State, mutate, read};
+use crate::text::hex;
 use coppice_interface::access::UTXO_FEEDERS;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -32,10 +33,7 @@ fn scheduling<T>(
             return run(state, now);
         }
         // A name may be as long as a message, so the audit log gets only its beginning.
-        let key = |most: usize| {
-            let some = &name.blob_key[..name.blob_key.len().min(most)];
-            some.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-        };
+        let key = |most: usize| hex(&name.blob_key[..name.blob_key.len().min(most)]);
         let (of, bytes) = (name.store_type, name.blob_key.len());
         let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
         let row = format!("{of:?} {}", key(32));

@@ -32,7 +32,7 @@ impl Answer {
     }
 
     /// Creates a response of JSON.
-    pub fn json(status: u16, body: Vec<u8>) -> Self {
+    pub fn json(status: u16, body: String) -> Self {
         Self::new(status, "application/json; charset=utf-8", body)
     }
 }

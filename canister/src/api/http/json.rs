@@ -3,38 +3,16 @@
 use super::answer::{Answer, Parameters};
 use crate::logs;
 use crate::state::State;
-use coppice_interface::{LogEntry, LogPriority, Problem};
+use coppice_interface::{LogEntry, LogPriority};
 use serde_json::{Value, json};
 
 /// Maximum bytes of the lines in a response, because an update call's reply has at most 2 MiB.
 const MAX_LINES: usize = 1_900_000;
 
-fn bytes(value: &Value) -> Vec<u8> {
-    let mut bytes = value.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
-}
-
-fn problem(problem: &Problem) -> Value {
-    json!({
-        "code": problem.code,
-        "severity": format!("{:?}", problem.severity),
-        "message": problem.message,
-        "since_ns": problem.since_ns,
-        "action": problem.action,
-    })
-}
-
 /// Responds to `/health`: status 200 if the canister is healthy, else 503.
 pub fn health(state: &State) -> Answer {
     let health = crate::operation::health::health(state);
-    let value = json!({
-        "healthy": health.healthy,
-        "problems": health.problems.iter().map(problem).collect::<Vec<_>>(),
-        "version": health.version,
-        "time_ns": health.time_ns,
-    });
-    Answer::json(if health.healthy { 200 } else { 503 }, bytes(&value))
+    Answer::json(if health.healthy { 200 } else { 503 }, format!("{}\n", json!(health)))
 }
 
 /// Returns the priority of a name, or `None` (all priorities) for an unknown name.
@@ -52,7 +30,7 @@ fn priority(name: &str) -> Option<LogPriority> {
 fn entry(entry: &LogEntry) -> Value {
     json!({
         "timestamp": entry.time_ns,
-        "priority": format!("{:?}", entry.priority),
+        "priority": entry.priority,
         "message": entry.message,
         "counter": entry.number,
     })
@@ -84,19 +62,13 @@ pub fn logs(state: &State, parameters: &Parameters) -> Answer {
     if oldest_first {
         lines.reverse();
     }
-    let mut text = String::from("{\"entries\":[");
-    let mut written = 0;
-    for line in &lines {
-        let line = entry(line).to_string();
-        if text.len() + line.len() > MAX_LINES {
-            break;
-        }
-        if written > 0 {
-            text.push(',');
-        }
-        text.push_str(&line);
-        written += 1;
-    }
-    text.push_str(&format!("],\"left_out\":{}}}\n", lines.len() - written));
-    Answer::json(200, text.into_bytes())
+    let mut room = MAX_LINES;
+    let fits = |line: &String| {
+        let left = room.checked_sub(line.len() + 1);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let texts: Vec<String> = lines.iter().map(|line| entry(line).to_string()).take_while(fits).collect();
+    let left_out = lines.len() - texts.len();
+    Answer::json(200, format!("{{\"entries\":[{}],\"left_out\":{left_out}}}\n", texts.join(",")))
 }

@@ -2,10 +2,9 @@
 
 use crate::platform;
 use candid::CandidType;
-use candid::types::{Serializer, Type};
+use candid::ser::TypeSerialize;
 use std::any::TypeId;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::rc::Rc;
 
 /// Bytes before the values of a message: its type table.
@@ -13,23 +12,6 @@ pub type Header = Rc<[u8]>;
 
 thread_local! {
     static HEADERS: RefCell<Vec<(TypeId, Header)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Encodes only the type table of `T`.
-struct TypeOnly<T>(PhantomData<T>);
-
-impl<T: CandidType> CandidType for TypeOnly<T> {
-    fn _ty() -> Type {
-        T::_ty()
-    }
-
-    fn id() -> candid::types::TypeId {
-        T::id()
-    }
-
-    fn idl_serialize<S: Serializer>(&self, _: S) -> Result<(), S::Error> {
-        Ok(())
-    }
 }
 
 /// Returns the encoded bytes; traps if encoding failed.
@@ -44,7 +26,10 @@ pub fn header<T: CandidType + 'static>() -> Header {
         if let Some((_, header)) = known.iter().find(|(of, _)| *of == id) {
             return header.clone();
         }
-        let header = Header::from(must(candid::encode_one(TypeOnly::<T>(PhantomData))));
+        let mut types = TypeSerialize::new();
+        must(types.push_type(&T::ty()));
+        must(types.serialize());
+        let header = Header::from([b"DIDL", types.get_result()].concat());
         known.push((id, header.clone()));
         header
     })

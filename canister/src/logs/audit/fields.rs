@@ -1,5 +1,6 @@
 //! Named values of the state. The differences between two readings are a call's changes.
 
+use crate::text::hex;
 use coppice_storage::cbor::{self, Value};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,6 @@ fn flatten(name: String, value: &Value, all: &mut Fields) {
 }
 
 fn shown(value: &Value) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     match value {
         Value::Null => "none".into(),
         Value::Bool(is) => is.to_string(),

@@ -9,14 +9,16 @@ mod plot;
 mod words;
 
 use super::answer::{Answer, Parameters};
-use crate::logs::history::{Sample, Span};
+use crate::logs::history::Span;
 use crate::operation::{health, sampling, storage};
 use crate::state::State;
+use crate::text::hex;
 use crate::{logs, platform};
 use coppice_interface::*;
 use frame::{figure, frame};
+pub use kept::{block, transaction};
 use maud::{Markup, html};
-use plot::{Mark, Plot, Series, Source, Unit};
+use plot::{Plot, Series, Source, Unit};
 use words::{ago, bytes, count, moment};
 
 /// Seconds after which the page reloads unless the URL sets them (`/?refresh=5`).
@@ -30,10 +32,6 @@ const EXPORTERS: usize = 20;
 
 fn tile(title: &str, shown: Markup, more: Markup) -> Markup {
     html! { div.tile { h3 { (title) } p.big { (shown) } p.more { (more) } } }
-}
-
-fn is_or_are(number: u64) -> &'static str {
-    if number == 1 { " is " } else { " are " }
 }
 
 /// Marks the text between backticks as code.
@@ -132,8 +130,7 @@ impl View<'_> {
             None => html! { span.none { "none yet" } },
         };
         let of_head = prune.head.and_then(|head| self.state.chain.header(head).ok());
-        let hash: String =
-            of_head.iter().flat_map(|head| head.hash.iter().take(6)).map(|byte| format!("{byte:02x}")).collect();
+        let hash = of_head.map_or(String::new(), |head| hex(&head.hash[..head.hash.len().min(6)]));
         let appended_at = health::appended_at(self.state, &self.state.history.since, self.now / 1_000_000_000);
         let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
         let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_secs));
@@ -179,21 +176,15 @@ impl View<'_> {
 
     fn plots(&self) -> Markup {
         let now = self.now / 1_000_000_000;
-        let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
         // The present state is newer than the last sample.
-        let with_now = |mut samples: Vec<Sample>| {
-            let sample = sampling::sample_now(self.state, now, self.state.due().as_ref());
-            samples.retain(|other| other.at < now);
-            samples.push(sample);
-            samples
-        };
-        let (day, month) = (with_now(day), with_now(month));
+        let last = sampling::sample_now(self.state, now, self.state.due().as_ref());
+        let [day, month] = [Span::Day, Span::Month].map(|span| {
+            let samples = self.state.history.samples(span, now).into_iter().filter(|sample| sample.at < now);
+            samples.chain([last]).collect::<Vec<_>>()
+        });
         let prune = &self.prune;
-        let marks = prune
-            .water_marks
-            .as_ref()
-            .map(|marks| [("emergency", marks.emergency), ("high", marks.high), ("low", marks.low)]);
-        let marks: Vec<Mark> = marks.into_iter().flatten().map(|(name, value)| Mark { name, value }).collect();
+        let marks = prune.water_marks.map(|of| [("emergency", of.emergency), ("high", of.high), ("low", of.low)]);
+        let marks = marks.as_slice().as_flattened();
         let value = |name, figure, of| Series { name, figure, of: Source::Value(of) };
         let rate = |name, figure, of| Series { name, figure, of: Source::Rate(of) };
         let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
@@ -209,7 +200,7 @@ impl View<'_> {
         ];
         let instructions = [rate("executed", "instructions", |sample| sample.instructions)];
         let all = [
-            Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks: &marks },
+            Plot { id: "kept", title: "Bytes kept", unit: Unit::Bytes, series: &kept, marks },
             Plot {
                 id: "blocks",
                 title: "Blocks an hour",
@@ -323,7 +314,7 @@ impl View<'_> {
         html! {
             section.card {
                 h3 { "External blobs" }
-                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (is_or_are(self.pruner.blobs_pending)) "to be deleted, "
+                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (if self.pruner.blobs_pending == 1 { " is" } else { " are" }) " to be deleted, "
                     (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
                     (words::many(self.queue.leases.len() as u64, "lease")) "." }
                 @if !stores.is_empty() {
@@ -370,7 +361,7 @@ impl View<'_> {
                 h3 { "Plan" }
                 @for sentence in words::plan(plan.as_ref().ok()) { p { (sentence) } }
                 @if let Some(run) = &self.prune.last_run {
-                    p.note { "The last run began " (ago(run.started_at_ns, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
+                    p.note { "The last run began " (ago(run.started_at_ns, self.now)) ": " (words::many(run.blocks, "block")) " with " (bytes(run.bytes))
                         " went, in " (words::many(run.ticks, "tick")) " and " (words::short(run.instructions as f64)) " instructions." }
                 }
             }
@@ -395,16 +386,6 @@ fn page(view: &View, refresh: u64) -> Markup {
         }
     };
     frame(title, Some(refresh), content)
-}
-
-/// Returns the page of a block: its header and the ids of its transactions.
-pub fn block(state: &State, number: &str) -> Answer {
-    kept::block(state, number)
-}
-
-/// Returns the page of a transaction: its block, its receipt and its UTXO record.
-pub fn transaction(state: &State, id: &str) -> Answer {
-    kept::transaction(state, id)
 }
 
 /// Responds to `/`.

@@ -64,14 +64,6 @@ pub struct Series {
     pub of: Source,
 }
 
-/// A level line across a plot.
-pub struct Mark {
-    /// Name: `low`, `high`, `emergency`.
-    pub name: &'static str,
-    /// Value of the mark.
-    pub value: u64,
-}
-
 /// One plot.
 pub struct Plot<'a> {
     /// Name of the plot, also in data attributes.
@@ -82,8 +74,8 @@ pub struct Plot<'a> {
     pub unit: Unit,
     /// Lines.
     pub series: &'a [Series],
-    /// Level lines.
-    pub marks: &'a [Mark],
+    /// Level lines: name (`low`, `high`, `emergency`) and value.
+    pub marks: &'a [(&'static str, u64)],
 }
 
 /// A point: Unix seconds and a value.
@@ -180,7 +172,7 @@ impl Plot<'_> {
         let lines: Vec<Vec<Vec<Point>>> =
             self.series.iter().map(|series| runs.iter().map(|run| series.of.points(run, span)).collect()).collect();
         let values = lines.iter().flatten().flatten().map(|(_, value)| *value);
-        let marks = self.marks.iter().map(|mark| mark.value as f64);
+        let marks = self.marks.iter().map(|(_, value)| *value as f64);
         let most = values.chain(marks).fold(0.0, f64::max);
         let top = if most > 0.0 { most * HEADROOM } else { 1.0 };
         let (name, ago) = match span {
@@ -203,9 +195,9 @@ impl Plot<'_> {
                             width=(x(to, span, now) - x(from, span, now)) { title { "no samples" } }
                     }
                     @for quarter in 1..4 { line.grid x1="0" x2=(WIDTH) y1=(HEIGHT / 4 * quarter) y2=(HEIGHT / 4 * quarter) {} }
-                    @for mark in self.marks {
-                        @let y = y(mark.value as f64, top);
-                        line class={ "mark " (mark.name) } x1="0" x2=(WIDTH) y1=(y) y2=(y) { title { (mark.name) " water" } }
+                    @for (name, value) in self.marks {
+                        @let y = y(*value as f64, top);
+                        line class={ "mark " (name) } x1="0" x2=(WIDTH) y1=(y) y2=(y) { title { (name) " water" } }
                     }
                     @for (at, line) in lines.iter().enumerate() {
                         path class={ "line s" (at) } data-series=(self.series[at].figure) d=(path(line, span, now, top)) {
@@ -239,8 +231,8 @@ impl Plot<'_> {
                             }
                         }
                     }
-                    @for mark in self.marks {
-                        li { i class={ "mark " (mark.name) } {} (mark.name) " water " b { (self.unit.say(mark.value as f64)) } }
+                    @for (name, value) in self.marks {
+                        li { i class={ "mark " (name) } {} (name) " water " b { (self.unit.say(*value as f64)) } }
                     }
                 }
                 (self.one(day, Span::Day, now))

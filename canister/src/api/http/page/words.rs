@@ -9,15 +9,10 @@ use time::UtcDateTime;
 
 /// Formats a number with thousands separators.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+    match number / 1_000 {
+        0 => number.to_string(),
+        thousands => format!("{},{:03}", count(thousands), number % 1_000),
     }
-    text
 }
 
 /// Formats a number in about four characters.
@@ -71,11 +66,6 @@ pub fn entries(number: u64) -> String {
     if number == 1 { "1 damaged entry was".into() } else { format!("{} damaged entries were", count(number)) }
 }
 
-/// Formats a count of blocks.
-pub fn blocks(number: u64) -> String {
-    many(number, "block")
-}
-
 /// Describes a policy and its watermarks in sentences.
 pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled: bool) -> Vec<String> {
     let Some(policy) = policy else {
@@ -86,13 +76,12 @@ pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled:
     match (policy.retain_days, policy.retain_blocks) {
         (0, 0) => sentences.push("Neither age nor count prunes a block.".into()),
         (days, 0) => sentences.push(format!("Blocks are pruned when they are older than {}.", many(days, "day"))),
-        (0, kept) => {
-            sentences.push(format!("Blocks are pruned when they are more than {} behind the head.", blocks(kept)))
-        }
+        (0, kept) => sentences
+            .push(format!("Blocks are pruned when they are more than {} behind the head.", many(kept, "block"))),
         (days, kept) => sentences.push(format!(
             "Blocks are pruned when they are older than {} or more than {} behind the head, whichever comes first.",
             many(days, "day"),
-            blocks(kept)
+            many(kept, "block")
         )),
     }
     match marks {
@@ -117,7 +106,7 @@ pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled:
         0 => {}
         1 if policy.retain_days > 0 => sentences.push("Age never prunes the last block before the head.".into()),
         floor if policy.retain_days > 0 => {
-            sentences.push(format!("Age never prunes the last {} before the head.", blocks(floor)));
+            sentences.push(format!("Age never prunes the last {} before the head.", many(floor, "block")));
         }
         _ => {}
     }
@@ -175,12 +164,11 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
         0 => "The next tick prunes nothing.".into(),
         number => format!(
             "The next tick would prune {} with {} of payload, and free {}.",
-            blocks(number),
+            many(number, "block"),
             bytes(plan.bytes),
             if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") }
         ),
     });
-    use crate::pruning::blocks::policy::marks;
     match plan.progress {
         PruneProgress::Finished => {}
         PruneProgress::HasMore { reason: Some(StopReason::Guard | StopReason::Stopped) } if plan.blocks == 0 => {}
@@ -192,6 +180,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pruning::blocks::policy::marks;
 
     #[test]
     fn figures_are_short_and_exact_enough() {
