@@ -6,6 +6,7 @@ use crate::operation::daemon;
 use crate::platform::cycles;
 use crate::platform::limits::NS;
 use crate::platform::native;
+use crate::platform::timers::Timer;
 use crate::state;
 use crate::storage::memory;
 use crate::storage::owners;
@@ -142,7 +143,7 @@ impl World {
             }
             native::with(|world| world.time_ns = at.max(world.time_ns));
             let now = native::with(|world| world.time_ns);
-            self.message(|| state::mutate(|state| daemon::tick(state, now)))
+            self.message(|| state::mutate(|state| daemon::tick(state, Timer::Blocks, now)))
                 .unwrap_or_else(|why| panic!("a tick traps: {why}"));
         }
         panic!("ticks follow each other for ever");

@@ -140,7 +140,7 @@ pub fn arm_at(state: &mut State, at: u64) {
         let before = state.clock.blocks_at.replace(at);
         state.clock.note_due(at);
         Timer::Blocks.once(at - now, before.is_some_and(|before| before > now), move || {
-            mutate(|state| tick(state, at));
+            mutate(|state| tick(state, Timer::Blocks, at));
         });
     }
     if at >= net && at < u64::MAX {
@@ -253,16 +253,12 @@ fn tick_net(state: &mut State) {
     cycles::learn();
     key::arm(state, 0);
     // Firings between `planned` and now trapped or were missed.
-    fire_blocks(state, Timer::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
+    tick(state, Timer::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }
 
 /// Does the work of a firing for blocks, which was to fire at `at`: drops expired uploads, or does one bounded run if one is due; then arms
 /// the next tick.
-pub fn tick(state: &mut State, at: u64) {
-    fire_blocks(state, Timer::Blocks, at);
-}
-
-fn fire_blocks(state: &mut State, timer: Timer, at: u64) {
+pub fn tick(state: &mut State, timer: Timer, at: u64) {
     fire(state, timer, |state| tick_blocks(state, at));
     count(Hot::TimerBlocks, platform::instructions());
 }

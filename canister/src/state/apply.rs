@@ -22,7 +22,7 @@ impl State {
         vec![field("applied", shown), field("missing parents", self.applier.missing())]
     }
 
-    fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
+    pub(super) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
         let Self { applier, chain, utxo, blobs, config, .. } = self;
         (applier, Stores { chain, utxo, blobs, settings: &config.utxo })
     }

@@ -227,14 +227,17 @@ impl State {
     /// # Errors
     /// [`RollbackError`]; nothing has changed.
     pub fn rollback_to(&mut self, number: u64, incomplete: bool) -> Result<Rollback, RollbackError> {
-        if self.caller_is(Role::Admin) {
-            let argument = if incomplete { format!("{number}, incomplete") } else { number.to_string() };
-            let shown = |state: &Self| [state.shown_chain(), state.shown_applying()].concat();
-            return self.noting("rollback_to", argument, shown, |state| {
-                state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
-                state.check_complete(number, incomplete)?;
-                Ok(state.roll_back(number))
-            });
+        let by_admin = self.caller_is(Role::Admin);
+        let step = |state: &mut Self| {
+            state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
+            if !by_admin {
+                state.chain.check_depth(number, state.config.max_rollback_blocks)?;
+            }
+            state.check_complete(number, incomplete && by_admin)?;
+            Ok(state.roll_back(number))
+        };
+        if !by_admin {
+            return step(self);
         }
         let argument = if incomplete { format!("{number}, incomplete") } else { number.to_string() };
         let shown = |state: &Self| [state.shown_chain(), state.shown_applying()].concat();

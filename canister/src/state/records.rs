@@ -8,14 +8,8 @@ use crate::utxo::{BatchItem, Call, UtxoStore};
 use coppice_interface::Batch;
 
 impl State {
-    /// Returns the record store and the stores it needs, for a call that names a height.
-    pub fn records_at(&mut self, height: u32) -> (Records<'_>, Call<'_>) {
-        let (_, records, call) = self.records_and_chain_at(height);
-        (records, call)
-    }
-
-    /// The same, with the kept blocks.
-    pub fn records_and_chain_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
+    /// Returns the kept blocks, and the record store with the stores it needs, for a call that names a height.
+    pub fn records_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
         let Self { utxo, blobs, deletions, config, utxo_pruner, chain, applier, .. } = self;
         let settings = &config.utxo;
         let call = Call {
@@ -35,7 +29,7 @@ impl State {
         items: &[I],
         mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
     ) -> Batch<Result<T, E>> {
-        let (Records { utxo, .. }, call) = self.records_at(height);
+        let (_, Records { utxo, .. }, call) = self.records_at(height);
         utxo.batch(items, |store, item| each(store, item, &call).map_err(E::from))
     }
 }

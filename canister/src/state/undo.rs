@@ -1,7 +1,7 @@
 //! Work that is undone over several messages: rollbacks, aborted uploads, and the leftovers of a reset.
 
 use super::State;
-use crate::apply::{Stores, TakenBack};
+use crate::apply::TakenBack;
 use crate::logs;
 use crate::pruning::work::budget::Budget;
 use coppice_interface::UtxoError;
@@ -29,8 +29,7 @@ impl State {
             if let Some(number) = self.chain.next_to_roll_back()
                 && self.applier.is_applied(&self.chain, number)
             {
-                let Self { applier, chain, utxo, blobs, config, .. } = self;
-                let mut stores = Stores { chain, utxo, blobs, settings: &config.utxo };
+                let (applier, mut stores) = self.applying();
                 let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
                 done.not_restored += lost;
                 match taken {

@@ -15,7 +15,7 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
     counted(Hot::UtxoCreate, || {
         let missing = cycles::missing_to_feed();
         mutate(|state| {
-            let (chain, Records { utxo, blobs, deletions, .. }, call) = state.records_and_chain_at(arg.height);
+            let (chain, Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
             let mut batch = Ahead::new(&arg.items);
             utxo.batch(&arg.items, |store, item| {
                 if let Some(missing) = missing {
@@ -33,7 +33,7 @@ pub fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> 
 
 pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
-        let (Records { utxo, .. }, call) = state.records_at(arg.height);
+        let (_, Records { utxo, .. }, call) = state.records_at(arg.height);
         utxo.unspend_batch(&arg.items, &call)
     })
 }
@@ -42,7 +42,7 @@ pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoErro
     counted(Hot::UtxoSetMined, || {
         let items: Vec<Mined> = arg.items.iter().map(|item| Mined(item, arg.unset)).collect();
         mutate(|state| {
-            let (chain, Records { utxo, blobs, .. }, call) = state.records_and_chain_at(arg.height);
+            let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
             utxo.batch(&items, |store, item| {
                 store.set_mined(&arg, item.0, &call, (blobs, in_chain(chain))).map_err(UtxoError::from)
             })
@@ -53,7 +53,7 @@ pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoErro
 pub fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     let items: Vec<Chained> = arg.txids.iter().map(|txid| Chained(txid, !arg.on_longest_chain)).collect();
     mutate(|state| {
-        let (chain, Records { utxo, blobs, .. }, call) = state.records_and_chain_at(arg.height);
+        let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
         utxo.batch(&items, |store, item| {
             let kept = (&mut *blobs, in_chain(chain));
             store.set_on_longest_chain(item.0, arg.on_longest_chain, &call, kept).map_err(UtxoError::from)
@@ -84,7 +84,7 @@ pub fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Confli
 
 pub fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
     mutate(|state| {
-        let (Records { utxo, .. }, call) = state.records_at(arg.height);
+        let (_, Records { utxo, .. }, call) = state.records_at(arg.height);
         utxo.process_conflicting(&arg, &call)
     })
 }
