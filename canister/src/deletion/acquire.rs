@@ -8,7 +8,7 @@ use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage};
 use super::list::Merge;
 use super::row::Row;
 use super::token::Token;
-use super::{DeletionQueue, Store};
+use super::{DeletionQueue, Store, ends};
 use crate::logs;
 use crate::platform::limits::NS;
 use crate::storage::Meter;
@@ -127,9 +127,9 @@ impl Store {
             held_by(lease.holder)?;
             return Ok(Ok(token.number));
         }
-        let ended = self.leases.ended(&token).ok_or(BlobDeletionError::UnknownToken)?;
+        let ended = self.leases.ends.of_token(&token).ok_or(BlobDeletionError::UnknownToken)?;
         held_by(ended.holder)?;
-        self.leases.reply(&self.slots, ended).map(Err).ok_or(BlobDeletionError::Expired)
+        ends::reply(&self.slots, self.leases.slot, ended).map(Err).ok_or(BlobDeletionError::Expired)
     }
 
     /// Expires leases, the oldest first, and ends back-offs, while the meter has room. Rows of an expired lease wait again.
@@ -165,7 +165,11 @@ impl Store {
 
     /// Ends a lease and remembers its request, so that the same request makes no second lease.
     pub fn end(&mut self, number: u64, now_ns: u64, stage: Stage, answer: Option<&CompletedBlobDeletions>) {
-        self.leases.end(&mut self.slots, number, (self.root.ended, now_ns), stage, answer);
+        let slot = self.leases.slot;
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        lease.stage = stage;
+        let lease = lease.clone();
+        self.leases.ends.add((&mut self.slots, slot), lease, (self.root.ended, now_ns), answer);
         self.root.ended += 1;
     }
 
@@ -211,8 +215,9 @@ impl Store {
                 let rows = lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect();
                 return Ok(Some(lease.given(rows)));
             }
-            if let Some(ended) = self.leases.ended_request(caller, request) {
-                return Err(if ended.is_completed { BlobDeletionError::Completed } else { BlobDeletionError::Expired });
+            if let Some(ended) = self.leases.ends.of_request(caller, request) {
+                let is_completed = ended.stage == Stage::Completed;
+                return Err(if is_completed { BlobDeletionError::Completed } else { BlobDeletionError::Expired });
             }
         }
         let Some(due) = due else { return Ok(None) };

@@ -1,23 +1,23 @@
 //! Table of leases, and of the ends of the last ones.
 
-use super::ends::{self, End, Ends};
+use super::ends::Ends;
 use super::lease::{ALL, ENDS, LEASE, Lease, MAX_LEASES, REPLIES, Stage};
 use super::token::Token;
 use crate::storage::memory::GrowError;
 use crate::storage::slots::{SlotId, Slots};
 use candid::Principal;
-use coppice_interface::CompletedBlobDeletions;
 use coppice_storage::bytes::u64_at;
 use std::collections::BTreeMap;
 
 /// All leases, mirrored on the heap.
 #[derive(Default)]
 pub struct Leases {
-    slot: SlotId,
+    /// The slot of the leases.
+    pub slot: SlotId,
     /// Leases that have not ended or still have rows, by number; in any [`Stage`].
     pub open: Vec<Lease>,
     /// Ends of the last leases.
-    ends: Ends,
+    pub ends: Ends,
 }
 
 impl Leases {
@@ -43,9 +43,6 @@ impl Leases {
         Ok(all)
     }
 
-    /// Bytes of the leases' slot.
-    pub const LEN: u32 = ALL;
-
     /// Allocates the slot of the leases.
     ///
     /// # Errors
@@ -54,11 +51,6 @@ impl Leases {
         let slot = slots.allocate(ALL)?;
         slots.write(slot, 0, &[0; REPLIES as usize]);
         Ok(Self { slot, ..Self::default() })
-    }
-
-    /// The slot of the leases.
-    pub fn slot(&self) -> SlotId {
-        self.slot
     }
 
     /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.
@@ -100,8 +92,7 @@ impl Leases {
 
     /// Returns a lease by number.
     pub fn get(&self, number: u64) -> Option<&Lease> {
-        let at = self.place_of(number).ok()?;
-        Some(&self.open[at])
+        self.place_of(number).ok().map(|at| &self.open[at])
     }
 
     /// Returns a lease by number and marks it as changed.
@@ -117,21 +108,6 @@ impl Leases {
         all.min_by_key(|lease| (lease.expires_at_ns, lease.token.number)).map(|lease| lease.token.number)
     }
 
-    /// Returns the end of a lease, if it is among the last ends.
-    pub fn ended(&self, token: &Token) -> Option<&End> {
-        self.ends.of_token(token)
-    }
-
-    /// Returns the end of this holder's request, if it is among the last ends.
-    pub fn ended_request(&self, holder: Principal, request: &[u8]) -> Option<&End> {
-        self.ends.of_request(holder, request)
-    }
-
-    /// Returns the reply that the holder of an ended lease was given, or `None` if the lease was not completed.
-    pub fn reply(&self, slots: &Slots, end: &End) -> Option<CompletedBlobDeletions> {
-        ends::reply(slots, self.slot, end)
-    }
-
     /// Returns a holder that has its maximum number of leases and has completed none since the returned time, in Unix nanoseconds.
     pub fn idle_holder(&self, most: u32) -> Option<(Principal, u64)> {
         let holders = self.open.iter().filter(|lease| ![Stage::Over, Stage::Ended].contains(&lease.stage));
@@ -142,23 +118,6 @@ impl Leases {
             Some((holder, acquired.min()?.max(self.ends.last_completion(holder).unwrap_or(0))))
         });
         idle.min_by_key(|(_, since)| *since)
-    }
-
-    /// Ends a lease with a stage, and keeps `reply`, the reply to its holder, if it was completed. `which` is the number of leases that
-    /// ended before.
-    pub fn end(
-        &mut self,
-        slots: &mut Slots,
-        number: u64,
-        (which, now_ns): (u64, u64),
-        stage: Stage,
-        reply: Option<&CompletedBlobDeletions>,
-    ) {
-        let slot = self.slot;
-        let Ok(at) = self.place_of(number) else { return };
-        let lease = &mut self.open[at];
-        (lease.stage, lease.changed) = (stage, true);
-        self.ends.add((slots, slot), lease, (which, now_ns), reply);
     }
 
     /// Writes all leases anew.

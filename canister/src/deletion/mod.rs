@@ -189,10 +189,10 @@ impl DeletionQueue {
                 }
             })?;
             // The leases have their slot from the beginning, because a worker that deletes blobs frees memory, and must not need any.
-            slots.reserve(&[(FIRST, 1), (Leases::LEN, 1)])?;
+            slots.reserve(&[(FIRST, 1), (lease::ALL, 1)])?;
             let (slot, leases) = (slots.allocate(FIRST)?, Leases::create(&mut slots)?);
             slots.set_root(slot);
-            let root = Root { leases: leases.slot(), ..Root::new(self.key.hash(SECRET)) };
+            let root = Root { leases: leases.slot, ..Root::new(self.key.hash(SECRET)) };
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear lanes and ages.
             slots.write(slot, header::ROOT, &[0; (FIRST - header::ROOT) as usize]);
