@@ -621,7 +621,7 @@ impl Model {
                 self.process_row(*id, 0, Some(number), said, now, &mut done);
             }
         }
-        (done, room)
+        (done, if worked { room } else { room.saturating_add(1) })
     }
 
     /// Processes one row of a list. Returns true if anything was done.

@@ -36,7 +36,7 @@ pub enum RecordEnd {
 
 /// Callbacks into the record store while rows are completed.
 pub trait Completion {
-    /// Returns whether the message has room for another row.
+    /// Returns whether the message has room for another row. The first row always fits.
     fn has_budget(&mut self) -> bool;
 
     /// Removes the record attached to a row.
@@ -65,8 +65,6 @@ struct Report<'a, C> {
     lease: Option<u64>,
     failures: Failures,
     completion: &'a mut C,
-    /// True before the first row, which always fits a message.
-    is_first: bool,
     done: CompletedBlobDeletions,
 }
 
@@ -100,9 +98,9 @@ impl DeletionQueue {
         at_most_many(arg.completed_ids.len() + arg.failed_ids.len(), MAX_ROWS)?;
         let max_retries = arg.max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
-        let up_to = arg.up_to_height.unwrap_or(u32::MAX);
-        let mut report =
-            Report { up_to, ..Report::new([&arg.completed_ids, &arg.failed_ids, &[]], None, failures, completion) };
+        let (lists, up_to) = ([&arg.completed_ids[..], &arg.failed_ids, &[]], arg.up_to_height.unwrap_or(u32::MAX));
+        let done = CompletedBlobDeletions::default();
+        let mut report = Report { lists, rest: false, up_to, lease: None, failures, completion, done };
         if self.message(now_ns, |store| store.work(&mut report)).is_none() {
             // A queue that never had a row skips all numbers.
             let mut seen = BTreeSet::new();
@@ -133,8 +131,8 @@ impl DeletionQueue {
                 Ok(number) => number,
                 Err(answer) => return Ok(answer),
             };
-            let rest = arg.rest.is_some();
-            let mut report = Report { rest, ..Report::new(lists, Some(number), failures, completion) };
+            let (rest, up_to, done) = (arg.rest.is_some(), u32::MAX, CompletedBlobDeletions::default());
+            let mut report = Report { lists, rest, up_to, lease: Some(number), failures, completion, done };
             store.work(&mut report);
             let Report { completion, mut done, .. } = report;
             let Some(lease) = store.leases.get_mut(number) else { return Ok(done) };
@@ -187,18 +185,6 @@ impl DeletionQueue {
     }
 }
 
-impl<'a, C: Completion> Report<'a, C> {
-    fn new(lists: [&'a [u64]; 3], lease: Option<u64>, failures: Failures, completion: &'a mut C) -> Self {
-        let done = CompletedBlobDeletions::default();
-        Self { lists, rest: false, up_to: u32::MAX, lease, failures, completion, is_first: true, done }
-    }
-
-    /// Returns whether the message has room for another row. The first row always fits.
-    fn has_room(&mut self) -> bool {
-        std::mem::take(&mut self.is_first) || self.completion.has_budget()
-    }
-}
-
 impl Store {
     /// Returns a row unless it is only held.
     ///
@@ -227,7 +213,7 @@ impl Store {
                     None => !is_leased && row.height <= report.up_to,
                 };
                 let acts = match queued.filter(is_meant) {
-                    Some(_) if !report.has_room() => break,
+                    Some(_) if !report.completion.has_budget() => break,
                     Some(mut row) => self.apply_outcome(&mut row, list, report),
                     None => false,
                 };
@@ -252,7 +238,7 @@ impl Store {
         while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > lease.unknown) {
             let left = u64::from(lease.rows - lease.unknown);
             let Some(mut row) = lease.rows(&self.slots).next() else { return lease.forget_rows() };
-            if !report.has_room() {
+            if !report.completion.has_budget() {
                 report.done.remaining = left;
                 return;
             }

@@ -447,7 +447,7 @@ fn expected_due(model: &Model) -> Option<u64> {
 
 fn ends(said: &Said) -> Ends<'static> {
     let end = if said.kept { RecordEnd::Kept } else { RecordEnd::Gone };
-    Ends { end, asked: Box::leak(Box::new(0)), room: said.room }
+    Ends { end, asked: Box::leak(Box::new(0)), room: said.room, is_first: true }
 }
 
 proptest! {

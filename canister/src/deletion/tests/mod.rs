@@ -18,15 +18,19 @@ use std::collections::BTreeSet;
 const NS: u64 = 1_000_000_000;
 const NOW: u64 = 1_700_000_000 * NS;
 
-/// Stub: every record ends with `end`, and the message has room for `room` more rows.
+/// Stub: every record ends with `end`, and the message has room for `room` rows after the first.
 struct Ends<'a> {
     end: RecordEnd,
     asked: &'a mut usize,
     room: u64,
+    is_first: bool,
 }
 
 impl Completion for Ends<'_> {
     fn has_budget(&mut self) -> bool {
+        if std::mem::take(&mut self.is_first) {
+            return true;
+        }
         let has_budget = self.room > 0;
         self.room = self.room.saturating_sub(1);
         has_budget
@@ -91,7 +95,7 @@ fn batch(token: &[u8], completed: &[u64], failed: &[u64], max_retries: u32) -> C
 }
 
 fn gone<'a>() -> Ends<'a> {
-    Ends { end: RecordEnd::Gone, asked: Box::leak(Box::new(0)), room: u64::MAX }
+    Ends { end: RecordEnd::Gone, asked: Box::leak(Box::new(0)), room: u64::MAX, is_first: true }
 }
 
 fn complete(queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room: u64) -> CompletedBlobDeletions {
