@@ -14,12 +14,12 @@
 //! The last 13 marks are exact. Older marks are merged two by two, so that all of them grow coarser with age; a merged mark keeps the earlier
 //! half hour.
 
+use super::DeletionQueue;
 use super::header::STORES;
 use super::lane::ROOT_AND_LANES;
 use super::row::Row;
-use super::{DeletionQueue, Store};
 use crate::platform::limits::NS;
-use crate::storage::slots::{SlotId, Slots};
+use crate::storage::slots::Slots;
 use coppice_interface::{BlobDeletionState, StoreType};
 use coppice_storage::bytes::u32_at;
 
@@ -32,8 +32,6 @@ const EXACT: usize = 13;
 const MARK: usize = 8 + 4 * STORES;
 /// Bytes of the first slot: header, lanes and ages.
 pub const FIRST: u32 = ROOT_AND_LANES + (MOST * MARK) as u32;
-/// Maximum rows that a look into a lane passes over.
-const MAX_ROWS: usize = 256;
 
 /// A half hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,18 +191,9 @@ impl DeletionQueue {
     /// backs off: the end of its half hour, so that no row counts as older than it is. Reads at most some hundred rows of each lane.
     pub fn due_since(&self, store_type: StoreType) -> Option<u64> {
         let store = self.store.as_ref()?;
-        let lanes = store.lanes.all().filter(|lane| lane.store_type == store_type && lane.waiting != 0);
-        let waiting = lanes.filter_map(|lane| store.first_uncounted(lane.waiting));
-        let oldest =
-            waiting.filter_map(|height| store.ages.due_since(height)).chain(store.ages.oldest(store_type)).min();
+        let uncounted = store.first_waiting(store_type, |row| row.due_since == 0);
+        let since = uncounted.and_then(|height| store.ages.due_since(height));
+        let oldest = since.into_iter().chain(store.ages.oldest(store_type)).min();
         oldest.map(|at| (u64::from(at) + 1) * HALF_HOUR_SECS)
-    }
-}
-
-impl Store {
-    /// Returns the height of a lane's first row that is not counted.
-    fn first_uncounted(&self, waiting: SlotId) -> Option<u32> {
-        let mut rows = self.treap().walk(&self.slots, waiting, MAX_ROWS);
-        rows.find_map(|slot| Row::read(&self.slots, slot).filter(|row| row.due_since == 0)).map(|row| row.height)
     }
 }

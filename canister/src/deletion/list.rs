@@ -78,13 +78,7 @@ impl DeletionQueue {
     /// Returns the lowest height of a waiting row of this store type; reads some dozen nodes of a treap per lane. Skips rows that cannot be
     /// decoded, and returns `None` if the nodes that it reads have no other row.
     pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
-        let store = self.store.as_ref()?;
-        let first = |root| {
-            let mut by_height = store.treap().walk(&store.slots, root, MAX_NODES);
-            by_height.find_map(|slot| Row::read(&store.slots, slot)).map(|row| row.height)
-        };
-        let lanes = store.lanes.all().filter(|lane| lane.store_type == store_type && lane.waiting != 0);
-        lanes.filter_map(|lane| first(lane.waiting)).min()
+        self.store.as_ref()?.first_waiting(store_type, |_| true)
     }
 
     /// Returns the waiting rows that may be deleted at a height, by height, then number; at most `rows`, where 0 means a hundred. Selectors
@@ -204,6 +198,15 @@ impl Store {
     pub fn waiting(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> impl Iterator<Item = SlotId> {
         let lanes = self.lanes.all().filter(|lane| lane.waiting != 0);
         lanes.filter(move |lane| lane.is_meant(stores, selectors)).map(|lane| lane.waiting)
+    }
+
+    /// Returns the lowest height of a waiting row of this store type that `is_meant` accepts, among the first rows of each lane.
+    pub fn first_waiting(&self, store_type: StoreType, is_meant: impl Fn(&Row) -> bool) -> Option<u32> {
+        let first = |root| {
+            let mut by_height = self.treap().walk(&self.slots, root, MAX_NODES);
+            by_height.find_map(|slot| Row::read(&self.slots, slot).filter(&is_meant)).map(|row| row.height)
+        };
+        self.waiting(&[store_type], None).filter_map(first).min()
     }
 
     fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
