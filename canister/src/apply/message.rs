@@ -36,15 +36,12 @@ pub(super) struct Run<'a, 's> {
 impl Run<'_, '_> {
     /// Returns the error of a body at the position.
     pub fn body_error(&self, error: BodyError) -> UtxoApplyError {
-        match error {
-            BodyError::Bad { at, why } => UtxoApplyError::BadBody { transaction: self.position.transaction, at, why },
-            BodyError::Corrupt(why) => UtxoApplyError::Corrupt { why },
-            BodyError::Long => UtxoApplyError::BadBody {
-                transaction: self.position.transaction,
-                at: self.position.offset,
-                why: LONG.into(),
-            },
-        }
+        let (at, why) = match error {
+            BodyError::Bad { at, why } => (at, why),
+            BodyError::Corrupt(why) => return UtxoApplyError::Corrupt { why },
+            BodyError::Long => (self.position.offset, LONG.into()),
+        };
+        UtxoApplyError::BadBody { transaction: self.position.transaction, at, why }
     }
 
     /// Returns the error of a transaction at the position.

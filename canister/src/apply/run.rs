@@ -228,20 +228,16 @@ impl Run<'_, '_> {
         if self.position.offset > 0 {
             return Ok(());
         }
-        let Self { stores, window, position, .. } = self;
+        let Self { stores, window, .. } = self;
         let source = (&*stores.chain, &*stores.blobs);
         let begun = window.begin(source).and_then(|at| Ok((at, ids::read(window, source)?)));
-        match begun {
-            Ok((at, ids)) => {
-                if let Some((first, second)) = ids.twice() {
-                    let why = format!("transactions {first} and {second} have the same id in the index segment");
-                    return Err(self.body_error(bad(at, why)));
-                }
-                (position.offset, self.ids) = (at, Some(ids).into());
-                Ok(())
-            }
-            Err(error) => Err(self.body_error(error)),
+        let (at, ids) = begun.map_err(|error| self.body_error(error))?;
+        if let Some((first, second)) = ids.twice() {
+            let why = format!("transactions {first} and {second} have the same id in the index segment");
+            return Err(self.body_error(bad(at, why)));
         }
+        (self.position.offset, self.ids) = (at, Some(ids).into());
+        Ok(())
     }
 
     /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.

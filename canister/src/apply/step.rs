@@ -37,43 +37,48 @@ pub enum Step {
     Full,
 }
 
-/// The reason why no transaction was read.
-enum Unread {
+/// The reason why a transaction is not read, or not applied.
+enum Stop {
     Body(BodyError),
-    /// It is too large.
-    Refused(UtxoRefusal),
+    Refused(Refused),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 /// Returns the transaction at the start of bytes that lie at a byte of the body; `None` if the bytes end inside it.
-fn first(bytes: &[u8], offset: u64) -> Result<Option<Unhashed<'_>>, Unread> {
+fn first(bytes: &[u8], offset: u64) -> Result<Option<Unhashed<'_>>, Stop> {
     match Unhashed::first(bytes) {
         Ok(Some(first)) if first.parsed.extended => {
-            Err(Unread::Body(bad(offset, "the transaction is in the extended form, which no block has")))
+            Err(Stop::Body(bad(offset, "the transaction is in the extended form, which no block has")))
         }
         Ok(first) => Ok(first),
-        Err(UtxoRefusal::BadTransaction { offset: at, why }) => Err(Unread::Body(bad(offset + at, why))),
-        Err(refusal) => Err(Unread::Refused(refusal)),
+        Err(UtxoRefusal::BadTransaction { offset: at, why }) => Err(Stop::Body(bad(offset + at, why))),
+        Err(refusal) => Err(Refused::record(refusal).into()),
     }
 }
 
 /// Reads the transactions that begin at a byte of the body: at least one, at most `most` and as many as a window has. A large transaction
 /// is alone.
-fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Unread> {
+fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Stop> {
     // As many bytes as are there; then a window.
     let mut is_there = false;
     for len in [1, WINDOW] {
-        is_there = is_there || first(window.read(source, offset, len).map_err(Unread::Body)?, offset)?.is_some();
+        is_there = is_there || first(window.read(source, offset, len).map_err(Stop::Body)?, offset)?.is_some();
     }
     if !is_there {
         let end = window.end_of(source, offset, Reach::RECORD).map_err(|error| match error {
-            BodyError::Long => Unread::Refused(utxo::too_long()),
-            error => Unread::Body(error),
+            BodyError::Long => Refused::record(utxo::too_long()).into(),
+            error => Stop::Body(error),
         })?;
-        let alone = first(window.read(source, offset, end - offset).map_err(Unread::Body)?, offset)?;
-        let ends = || Unread::Body(bad(offset, "the body ends inside the transaction"));
+        let alone = first(window.read(source, offset, end - offset).map_err(Stop::Body)?, offset)?;
+        let ends = || Stop::Body(bad(offset, "the body ends inside the transaction"));
         return alone.map(|alone| vec![alone]).ok_or_else(ends);
     }
-    let mut bytes = window.read(source, offset, 1).map_err(Unread::Body)?;
+    let mut bytes = window.read(source, offset, 1).map_err(Stop::Body)?;
     let (mut group, mut len): (Vec<Unhashed>, usize) = (Vec::new(), 0);
     while group.len() < most as usize
         && len < GROUP_BYTES
@@ -122,9 +127,8 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     let Some(next) = ids.first() else { return Ok(Step::Done) };
     let mut group = match read(window, source, run.position.offset, most) {
         Ok(group) => group,
-        Err(Unread::Body(error)) => return Err(run.body_error(error)),
-        Err(Unread::Refused(refusal)) => {
-            let refused = Refused::record(refusal);
+        Err(Stop::Body(error)) => return Err(run.body_error(error)),
+        Err(Stop::Refused(refused)) => {
             if run.skip != Some(*next) {
                 return Err(run.stop(next, refused));
             }
@@ -188,18 +192,6 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         }
     }
     Ok(Step::Done)
-}
-
-/// The reason why a large transaction stops.
-enum Stop {
-    Body(BodyError),
-    Refused(Refused),
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
 }
 
 /// Checks that no two inputs of a transaction spend one output.
@@ -314,7 +306,7 @@ impl Run<'_, '_> {
                     if self.worked && (changed > MOST_PAGES || self.has_read_enough()) {
                         return Ok(Step::Full);
                     }
-                    let (done, spent) = self.spend(slice(first))?;
+                    let (done, spent) = self.stores.utxo.spend_inputs(slice(first), &self.block, self.end)?;
                     self.applied.spent += spent;
                     (self.position.phase, self.worked) = (Phase::Spend(first + done), true);
                 }
@@ -332,9 +324,5 @@ impl Run<'_, '_> {
         let (ids, window) = (&self.ids, &self.window);
         let is_later = |txid: &Hash| ids::position(ids, window, source, txid).is_some_and(|position| position > at);
         self.stores.utxo.check_inputs(inputs, &self.block, (&is_later, self.end))
-    }
-
-    fn spend(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {
-        self.stores.utxo.spend_inputs(inputs, &self.block, self.end)
     }
 }

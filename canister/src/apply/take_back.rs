@@ -37,12 +37,6 @@ pub enum TakenBack {
     Waits(UtxoRefusal),
 }
 
-/// The reason why a part ends.
-enum End {
-    Full,
-    Waits(UtxoRefusal),
-}
-
 /// One message's part of a block that is taken back.
 struct Part<'a, 's> {
     stores: &'a mut Stores<'s>,
@@ -55,7 +49,7 @@ struct Part<'a, 's> {
     end: u64,
     /// Transactions whose records had been pruned.
     lost: u64,
-    faults: Vec<String>,
+    faults: &'a mut Vec<String>,
 }
 
 impl Applier {
@@ -89,24 +83,19 @@ impl Applier {
             is_fresh,
             end,
             lost: 0,
-            faults: Vec::new(),
+            faults,
             stores,
         };
-        let ended = part.run(&note);
-        let Part { back, lost, faults: named, .. } = part;
-        faults.extend(named);
-        let back = if ended.is_ok() { None } else { Some(back) };
-        if ended.is_ok() {
+        let taken = part.run(&note).err().unwrap_or(TakenBack::Whole);
+        let Part { back, lost, .. } = part;
+        let back = Some(back).filter(|_| taken != TakenBack::Whole);
+        if back.is_none() {
             stores.chain.note_applied(number, None);
         }
         let mut stored = Stored { back, ..self.stored };
         stored.lost.add(lost, number);
         self.set(stored);
-        match ended {
-            Ok(()) => (TakenBack::Whole, lost),
-            Err(End::Full) => (TakenBack::Part, lost),
-            Err(End::Waits(why)) => (TakenBack::Waits(why), lost),
-        }
+        (taken, lost)
     }
 
     /// Returns the place from which a block is taken back: its end, or the position if the block is partly applied.
@@ -120,7 +109,8 @@ impl Applier {
 }
 
 impl Part<'_, '_> {
-    fn run(&mut self, note: &AppliedNote) -> Result<(), End> {
+    /// Runs the stages. An error is the outcome of a part that ends before the last one.
+    fn run(&mut self, note: &AppliedNote) -> Result<(), TakenBack> {
         if self.back.stage == Stage::Unset {
             self.unset()?;
             self.back.stage = Stage::Mark;
@@ -133,13 +123,13 @@ impl Part<'_, '_> {
     }
 
     /// Admits a step, or ends the message.
-    fn step(&mut self) -> Result<(), End> {
+    fn step(&mut self) -> Result<(), TakenBack> {
         let utxo = &self.stores.utxo;
         let is_full = utxo.pages_changed() + RECORD_PAGES > MOST_PAGES
             || utxo.pages_read() > MOST_READ
             || platform::instructions() > self.end;
         if is_full && !self.is_fresh {
-            return Err(End::Full);
+            return Err(TakenBack::Part);
         }
         self.is_fresh = false;
         Ok(())
@@ -160,7 +150,7 @@ impl Part<'_, '_> {
     }
 
     /// Takes the block from the records.
-    fn unset(&mut self) -> Result<(), End> {
+    fn unset(&mut self) -> Result<(), TakenBack> {
         while self.back.transaction > 0 {
             let first = self.back.transaction.saturating_sub(GROUP);
             let ids = match self.ids(first) {
@@ -185,11 +175,11 @@ impl Part<'_, '_> {
                 let bytes_of = kept::in_chain(self.stores.chain);
                 match self.stores.utxo.take_back(self.stores.blobs, txid, &self.block, bytes_of, room) {
                     Ok(Some(_)) => {}
-                    Ok(None) => return Err(End::Full),
+                    Ok(None) => return Err(TakenBack::Part),
                     Err(why @ UtxoRefusal::Corrupt { .. }) => {
                         self.fault(transaction, format!("{why}: it stays mined in the block"))
                     }
-                    Err(why) => return Err(End::Waits(why)),
+                    Err(why) => return Err(TakenBack::Waits(why)),
                 }
                 self.back.transaction = transaction;
             }
@@ -198,7 +188,7 @@ impl Part<'_, '_> {
     }
 
     /// Marks the coinbase.
-    fn mark(&mut self) -> Result<(), End> {
+    fn mark(&mut self) -> Result<(), TakenBack> {
         self.back.transaction = 1.min(self.window.transactions());
         let ids = self.ids(0);
         self.back.transaction = 0;
@@ -215,8 +205,8 @@ impl Part<'_, '_> {
         match marked {
             Ok(false) => Ok(()),
             // A slice takes as much as a message may.
-            Ok(true) => Err(End::Full),
-            Err(UtxoRefusal::TooMuchWork) if !was_fresh => Err(End::Full),
+            Ok(true) => Err(TakenBack::Part),
+            Err(UtxoRefusal::TooMuchWork) if !was_fresh => Err(TakenBack::Part),
             Err(why @ (UtxoRefusal::TooMuchWork | UtxoRefusal::Corrupt { .. })) => {
                 self.fault(
                     0,
@@ -224,12 +214,12 @@ impl Part<'_, '_> {
                 );
                 Ok(())
             }
-            Err(why) => Err(End::Waits(why)),
+            Err(why) => Err(TakenBack::Waits(why)),
         }
     }
 
     /// Frees the outputs that deleted transactions of the block hold.
-    fn free(&mut self) -> Result<(), End> {
+    fn free(&mut self) -> Result<(), TakenBack> {
         while self.back.transaction < self.window.transactions() {
             if let Err(error) = self.free_next()? {
                 self.fault(
@@ -243,7 +233,7 @@ impl Part<'_, '_> {
     }
 
     /// Frees the outputs of the next transaction, if its record is gone.
-    fn free_next(&mut self) -> Result<Result<(), BodyError>, End> {
+    fn free_next(&mut self) -> Result<Result<(), BodyError>, TakenBack> {
         let was_fresh = self.is_fresh;
         self.step()?;
         let Self { stores, window, back, end: last, .. } = self;
@@ -263,7 +253,7 @@ impl Part<'_, '_> {
         };
         let (txid, is_gone, end) = match read() {
             Ok(read) => read,
-            Err(BodyError::Long) if !was_fresh => return Err(End::Full),
+            Err(BodyError::Long) if !was_fresh => return Err(TakenBack::Part),
             Err(error) => return Ok(Err(error)),
         };
         let done = self.back.input as usize;
@@ -277,7 +267,7 @@ impl Part<'_, '_> {
                 Err(why @ UtxoRefusal::Corrupt { .. }) => {
                     self.fault(transaction, format!("{why}: outputs that it spends stay spent"))
                 }
-                Err(why) => return Err(End::Waits(why)),
+                Err(why) => return Err(TakenBack::Waits(why)),
             }
         }
         self.lost += u64::from(is_gone);

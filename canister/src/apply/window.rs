@@ -179,19 +179,7 @@ impl Window {
         each: &mut dyn FnMut((Hash, u32)),
     ) -> Result<u64, BodyError> {
         self.end = reach.end;
-        let end = self.walk_to(source, at, at.saturating_add(reach.bytes), each);
-        self.end = None;
-        end
-    }
-
-    /// Walks as [`walk`](Self::walk) does, to byte `last` of the body at most.
-    fn walk_to(
-        &mut self,
-        source: Source,
-        at: u64,
-        last: u64,
-        each: &mut dyn FnMut((Hash, u32)),
-    ) -> Result<u64, BodyError> {
+        let last = at.saturating_add(reach.bytes);
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
         at += if is_witness { 2 } else { 0 };
@@ -229,6 +217,7 @@ impl Window {
             }
         }
         let end = self.skip(at, 4, "the lock time")?;
+        self.end = None;
         if end > last { Err(BodyError::Long) } else { Ok(end) }
     }
 
