@@ -25,9 +25,6 @@ const LIST: u64 = 200;
 
 /// An item of a batch; `A` is the item's result.
 pub trait BatchItem<A> {
-    /// The item's operation itself ends by the pages that the message has changed, so they are counted for a single item, too.
-    const ENDS_BY_PAGES: bool = false;
-
     /// Returns the estimated pages that the item changes.
     fn pages(&self, _: &UtxoStore) -> u64 {
         RECORD
@@ -46,8 +43,6 @@ impl<A> BatchItem<A> for Txid {}
 impl<A> BatchItem<A> for Unspend {}
 
 impl<E> BatchItem<Result<Conflict, E>> for Conflicting {
-    const ENDS_BY_PAGES: bool = true;
-
     fn pages(&self, store: &UtxoStore) -> u64 {
         let found = || store.find(self.0.as_slice().try_into().ok()?).ok();
         RECORD + PARENT * found().map_or(0, |found| u64::from(found.head.inputs))
@@ -137,7 +132,7 @@ impl UtxoStore {
         let mut bytes = 0;
         self.begin_message();
         // No item follows a single one.
-        let _counting = (I::ENDS_BY_PAGES || items.len() > 1).then(Counting::begin);
+        let _counting = (items.len() > 1).then(Counting::begin);
         for item in items.iter().take(MAX_RESULTS) {
             // The first item always runs, so that the smallest budget makes progress.
             if !results.is_empty() {

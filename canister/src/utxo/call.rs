@@ -69,12 +69,12 @@ pub(super) fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
     bytes.try_into().map_err(|_| bad(field, format!("{} bytes, not 32", bytes.len())))
 }
 
-/// Returns `None` for a record that does not exist.
+/// Returns `None` for a record, or an output, that does not exist.
 #[inline(always)]
 pub(super) fn if_found<T>(found: Result<T, UtxoRefusal>) -> Result<Option<T>, UtxoRefusal> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(UtxoRefusal::TxNotFound) => Ok(None),
+        Err(UtxoRefusal::TxNotFound | UtxoRefusal::UtxoNotFound) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -21,6 +21,7 @@ use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag,
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
+use crate::storage::Counting;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
 use std::collections::BTreeSet;
@@ -42,7 +43,6 @@ const OF_HOLD: u64 = 300;
 
 /// An output that a transaction holds.
 struct Hold {
-    master: SlotId,
     address: EntryAddress,
     entry: Entry,
     outpoint: (Hash, u32),
@@ -103,11 +103,9 @@ impl UtxoStore {
     /// Returns the transaction input that holds an output, or `None` if the output is unspent or unknown.
     fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
         let Some(Found { slot, head, .. }) = if_found(self.find(&outpoint.0))? else { return Ok(None) };
-        match EntryAddress::utxo(&self.slots, slot, &head, outpoint.1) {
-            Ok((address, entry)) => Ok(entry.is(SPENT).then_some(Hold { master: slot, address, entry, outpoint })),
-            Err(UtxoRefusal::UtxoNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let utxo = if_found(EntryAddress::utxo(&self.slots, slot, &head, outpoint.1))?;
+        let held = utxo.filter(|(_, entry)| entry.is(SPENT));
+        Ok(held.map(|(address, entry)| Hold { address, entry, outpoint }))
     }
 
     /// Returns the outputs that a transaction holds.
@@ -168,6 +166,7 @@ impl UtxoStore {
     /// [`UtxoRefusal`], and nothing has changed.
     pub fn mark_family(&mut self, txid: &[u8], call: &Call, most: u64) -> Result<Conflict, UtxoRefusal> {
         call.check()?;
+        let _counting = Counting::begin();
         let txid = hash_of("txid", txid)?;
         let Found { slot, head, .. } = self.find(&txid)?;
         let (mut slice, none) = (Slice::new(most), BTreeSet::new());

@@ -53,15 +53,10 @@ impl UtxoStore {
     ) -> Result<ConflictResolution, ConflictError> {
         self.begin_message();
         let _counting = Counting::begin();
-        self.resolve(arg, call)
-    }
-
-    fn resolve(&mut self, arg: &UtxoProcessConflicting, call: &Call) -> Result<ConflictResolution, ConflictError> {
-        let unnamed = |error: UtxoRefusal| {
+        call.check().map_err(|error| {
             let txid = arg.winners.first().cloned().unwrap_or_default();
             ConflictError { txid, error: error.into() }
-        };
-        call.check().map_err(unnamed)?;
+        })?;
         let mut winners: Vec<Winner> = Vec::new();
         let mut names = BTreeSet::new();
         for winner in &arg.winners {
@@ -101,12 +96,7 @@ impl UtxoStore {
                 return Err(of(&winner.txid, UtxoRefusal::WinnerLoses));
             }
         }
-        self.atomically(|store| {
-            store.win(&contest, &walk, slice, call).map_err(|(txid, error)| match txid {
-                Some(txid) => of(&txid, error),
-                None => unnamed(error),
-            })
-        })
+        self.atomically(|store| store.win(&contest, &walk, slice, call))
     }
 
     /// Checks the winners' inputs. Other transactions that hold these outputs are the losers.
@@ -138,12 +128,9 @@ impl UtxoStore {
                         return Err(ConflictError { txid: outpoint.0.into(), error });
                     }
                     true => {
-                        contested.push(Hold { master: parent.slot, address, entry, outpoint: *outpoint });
-                        match self.find(&holder) {
-                            Ok(found) if known.insert(found.slot) => losers.push((holder, found.slot)),
-                            Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
-                            Err(error) => return Err(of(&holder, error)),
-                        }
+                        contested.push(Hold { address, entry, outpoint: *outpoint });
+                        let loser = if_found(self.find(&holder)).map_err(|error| of(&holder, error))?;
+                        losers.extend(loser.filter(|loser| known.insert(loser.slot)).map(|loser| (holder, loser.slot)));
                     }
                     false => {}
                 }
@@ -183,14 +170,20 @@ impl UtxoStore {
         Ok(false)
     }
 
-    /// Takes an output from its holder, and unlocks the record of the output.
-    fn take(&mut self, hold: &Hold, slice: &mut Slice) {
+    /// Takes an output from its holder, unlocks the record of the output, and reports the output.
+    fn take(&mut self, hold: &Hold, slice: &mut Slice, done: &mut ConflictResolution) -> Result<(), UtxoRefusal> {
+        slice.check(self)?;
         let entry = hold.address.read(&self.slots);
         hold.address.forget_spender(&mut self.slots, &entry);
         hold.address.count_spent(&mut self.slots, -1);
-        let head = self.head(hold.master);
-        self.lock(hold.master, &head, false);
-        slice.touched.push(hold.master);
+        let master = hold.address.master;
+        let head = self.head(master);
+        self.lock(master, &head, false);
+        slice.touched.push(master);
+        if done.unspent.len() < MOST {
+            done.unspent.push(hold.report());
+        }
+        Ok(())
     }
 
     /// Does the steps of `docs/design.md` 6 within the slice. May fail in the middle.
@@ -200,9 +193,10 @@ impl UtxoStore {
         walk: &Walk,
         mut slice: Slice,
         call: &Call,
-    ) -> Result<ConflictResolution, (Option<Hash>, UtxoRefusal)> {
-        let unnamed = |error| (None, error);
+    ) -> Result<ConflictResolution, ConflictError> {
         let Contest { winners, contested, losers } = contest;
+        let first = winners.first().map_or(Hash::default(), |winner| winner.txid);
+        let unnamed = |error| of(&first, error);
         let mut done =
             ConflictResolution { losers: Vec::new(), unspent: Vec::new(), spent: 0, has_more: !walk.complete };
         // 1: mark the holders of contested outputs as losers.
@@ -225,11 +219,7 @@ impl UtxoStore {
             let (is_new, holds) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
             done.losers.extend(is_new.then(|| txid.into()));
             for hold in holds.iter().filter(|hold| !is_contested.contains(&hold.address)) {
-                slice.check(self).map_err(unnamed)?;
-                self.take(hold, &mut slice);
-                if done.unspent.len() < MOST {
-                    done.unspent.push(hold.report());
-                }
+                self.take(hold, &mut slice, &mut done).map_err(unnamed)?;
             }
         }
         // The last step gets a separate message if it might not fit in this one.
@@ -239,7 +229,10 @@ impl UtxoStore {
             self.root.count_revert(&mut self.slots);
         }
         if is_last {
-            self.finish_contest(winners, contested, &mut slice, &mut done, call)?;
+            for hold in contested {
+                self.take(hold, &mut slice, &mut done).map_err(unnamed)?;
+            }
+            self.finish_contest(winners, &mut slice, &mut done, call)?;
         }
         self.evaluate_touched(slice, call).map_err(unnamed)?;
         Ok(done)
@@ -249,22 +242,14 @@ impl UtxoStore {
     fn finish_contest(
         &mut self,
         winners: &[Winner],
-        contested: &[Hold],
         slice: &mut Slice,
         done: &mut ConflictResolution,
         call: &Call,
-    ) -> Result<(), (Option<Hash>, UtxoRefusal)> {
-        for hold in contested {
-            slice.check(self).map_err(|error| (None, error))?;
-            self.take(hold, slice);
-            if done.unspent.len() < MOST {
-                done.unspent.push(hold.report());
-            }
-        }
+    ) -> Result<(), ConflictError> {
         for Winner { txid, inputs, .. } in winners {
             for (outpoint, vin) in inputs.iter().zip(0..) {
-                slice.check(self).map_err(|error| (Some(*txid), error))?;
-                let named = |error| (Some(outpoint.0), error);
+                slice.check(self).map_err(|error| of(txid, error))?;
+                let named = |error| of(&outpoint.0, error);
                 let Some(parent) = self.parent(&outpoint.0, call).map_err(named)? else { continue };
                 let by = (txid, vin);
                 let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
@@ -282,12 +267,12 @@ impl UtxoStore {
         for Winner { txid, slot, inputs } in winners {
             let head = self.head(*slot);
             self.set_flags(*slot, head.flags & !flag::CONFLICTING);
-            self.mark_late(*slot, &head).map_err(|error| (Some(*txid), error))?;
+            self.mark_late(*slot, &head).map_err(|error| of(txid, error))?;
             for parent in parents(inputs) {
                 let listed =
                     if self.used.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check(self) };
                 let left = listed.and_then(|()| self.remove_child(&parent, txid));
-                left.map_err(|error| (Some(*txid), error))?;
+                left.map_err(|error| of(txid, error))?;
             }
             slice.touched.push(*slot);
         }
