@@ -16,7 +16,7 @@
 //! ```
 
 use super::call::{bad, hash_of};
-use super::limits::MAX_TRANSACTION;
+use super::limits::{MAX_TRANSACTION, at_most};
 use super::record::{Hash, location};
 use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::{BlobPtr, BlobStore};
@@ -65,6 +65,10 @@ impl Open {
     fn progress(&self) -> UploadProgress {
         let missing = self.received.iter().filter(|&&there| there == 0).count() as u32;
         UploadProgress { chunks: self.received.len() as u32, missing }
+    }
+
+    fn is_other(&self) -> TransactionUploadError {
+        TransactionUploadError::OtherUpload { txid: self.txid.clone() }
     }
 
     fn chunks(&self) -> Chunks {
@@ -126,9 +130,16 @@ impl Uploads {
         self.cells.write_u64(places::TRANSACTION_PLACES + 8, taken);
     }
 
-    /// Returns the upload of a feeder, and its number.
-    fn of(&self, by: Principal) -> Option<(u64, &Open)> {
-        self.open.iter().find(|(_, open)| open.by == by).map(|(&nth, open)| (nth, open))
+    /// Returns the upload of a feeder, if it has one, and its number.
+    ///
+    /// # Errors
+    /// `OtherUpload` if it is another transaction's; `BadArgument` if the txid does not have 32 bytes.
+    fn of(&self, by: Principal, txid: &Txid) -> Result<Option<(u64, &Open)>, TransactionUploadError> {
+        hash_of("txid", txid)?;
+        match self.open.iter().find(|(_, open)| open.by == by) {
+            Some((_, open)) if open.txid != *txid => Err(open.is_other()),
+            found => Ok(found.map(|(&nth, open)| (nth, open))),
+        }
     }
 
     /// Opens an upload. Repeating the call changes nothing.
@@ -143,24 +154,19 @@ impl Uploads {
         by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
-        hash_of("txid", &arg.txid)?;
         if arg.length == 0 {
             return Err(bad("length", "no transaction has 0 bytes").into());
         }
-        if arg.length > MAX_TRANSACTION {
-            return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }.into());
-        }
+        at_most("bytes of a transaction", arg.length, MAX_TRANSACTION)?;
         if !arg.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&arg.chunk_size) {
             let why = format!("{} is no power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
             return Err(bad("chunk_size", why).into());
         }
-        let nth = match self.of(by) {
-            Some((nth, open)) => {
-                if (&open.txid, open.length, open.chunk_size) != (&arg.txid, arg.length, arg.chunk_size) {
-                    return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
-                }
-                nth
+        let nth = match self.of(by, &arg.txid)? {
+            Some((_, open)) if (open.length, open.chunk_size) != (arg.length, arg.chunk_size) => {
+                return Err(open.is_other());
             }
+            Some((nth, _)) => nth,
             None => {
                 let free = (0..places::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
                 let limit = places::TRANSACTION_UPLOADS_LEN;
@@ -180,13 +186,19 @@ impl Uploads {
                 nth
             }
         };
-        self.touch(nth, now)
+        self.touch(nth, now, |_| ())
     }
 
-    /// Records a call for an upload, and returns the progress of the upload.
-    fn touch(&mut self, nth: u64, now: u64) -> Result<UploadProgress, TransactionUploadError> {
+    /// Records a call for an upload and the upload's change, and returns its progress.
+    fn touch(
+        &mut self,
+        nth: u64,
+        now: u64,
+        change: impl FnOnce(&mut Open),
+    ) -> Result<UploadProgress, TransactionUploadError> {
         let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         open.touched = now;
+        change(open);
         let progress = open.progress();
         self.save(nth);
         Ok(progress)
@@ -214,12 +226,7 @@ impl Uploads {
         by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
-        hash_of("txid", &arg.txid)?;
-        let open = self.open.iter_mut().find(|(_, open)| open.by == by);
-        let (&nth, open) = open.ok_or(TransactionUploadError::NoUpload)?;
-        if open.txid != arg.txid {
-            return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
-        }
+        let (nth, open) = self.of(by, &arg.txid)?.ok_or(TransactionUploadError::NoUpload)?;
         let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len())?;
         if open.received[arg.chunk as usize] == 1 {
             if location::read(blobs, open.parts.iter().copied(), start, end - start)? != arg.bytes.as_slice() {
@@ -231,9 +238,8 @@ impl Uploads {
             let part = &open.parts[(start / part_len) as usize];
             let written = blobs.write(part, (start % part_len) as u32, &arg.bytes);
             written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error}") })?;
-            open.received[arg.chunk as usize] = 1;
         }
-        self.touch(nth, now)
+        self.touch(nth, now, |open| open.received[arg.chunk as usize] = 1)
     }
 
     /// Returns the bytes of a transaction that a feeder has uploaded whole, and their parts in the BlobStore.
@@ -246,9 +252,8 @@ impl Uploads {
         txid: &Hash,
         by: Principal,
     ) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoRefusal> {
-        let open = self.of(by).map(|(_, open)| open);
-        let open = open.filter(|open| open.txid.as_slice() == txid && open.progress().missing == 0);
-        let open = open.ok_or(UtxoRefusal::NoUpload)?;
+        let mut whole = self.open.values().filter(|open| open.by == by && open.progress().missing == 0);
+        let open = whole.find(|open| open.txid.as_slice() == txid).ok_or(UtxoRefusal::NoUpload)?;
         Ok((location::read(blobs, open.parts.iter().copied(), 0, open.length)?, open.parts.clone()))
     }
 
@@ -273,17 +278,9 @@ impl Uploads {
     /// # Errors
     /// `OtherUpload`; `BadArgument` if the txid does not have 32 bytes.
     pub fn abort(&mut self, blobs: &mut BlobStore, txid: &Txid, by: Principal) -> Result<bool, TransactionUploadError> {
-        hash_of("txid", txid)?;
-        match self.of(by) {
-            None => Ok(false),
-            Some((_, open)) if open.txid != *txid => {
-                Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() })
-            }
-            Some((nth, _)) => {
-                self.drop_open(blobs, nth);
-                Ok(true)
-            }
-        }
+        let open = self.of(by, txid)?.map(|(nth, _)| nth);
+        open.into_iter().for_each(|nth| self.drop_open(blobs, nth));
+        Ok(open.is_some())
     }
 
     /// Returns the earliest last call of any upload, in Unix seconds.
