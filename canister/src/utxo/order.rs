@@ -68,6 +68,15 @@ struct Index {
     lowest: u32,
 }
 
+impl Index {
+    /// Returns the index's line.
+    #[inline]
+    fn encode(&self) -> [u8; 16] {
+        let Self { rings, lowest } = self;
+        (u128::from(rings.tree) | u128::from(*lowest) << 32 | u128::from(rings.count) << 64).to_le_bytes()
+    }
+}
+
 fn line(order: Order) -> u32 {
     LINES + 16 * order as u32
 }
@@ -98,16 +107,10 @@ impl Root {
             let rings = Rings { tree: word as u32, count: long(at + 8) };
             *index = Index { rings, lowest: (word >> 32) as u32 };
         }
-        let word = |at: usize| u32_at(&bytes, at);
-        let window = WINDOW as usize;
-        root.reverts = long(REVERTS as usize);
-        root.window = RunWindow {
-            run: word(window),
-            bound: word(window + 4),
-            cutoff: word(window + 8),
-            retention: word(window + 12),
-        };
-        root.pruned = word(PRUNED as usize);
+        let [run, bound, cutoff, retention, pruned] =
+            std::array::from_fn(|nth| u32_at(&bytes, WINDOW as usize + 4 * nth));
+        root.window = RunWindow { run, bound, cutoff, retention };
+        (root.reverts, root.pruned) = (long(REVERTS as usize), pruned);
         Ok(root)
     }
 
@@ -130,19 +133,8 @@ impl Root {
         }
     }
 
-    /// Forgets the pruned height.
-    pub fn forget_pruned(&mut self, slots: &mut Slots) {
-        self.pruned = 0;
-        slots.write_u32(slots.root(), PRUNED, 0);
-    }
-
-    /// Sets the heights of a run that begins, or ends.
-    pub fn set_window(&mut self, slots: &mut Slots, window: RunWindow) {
-        self.window = window;
-        self.save_window(slots);
-    }
-
-    fn save_window(&self, slots: &mut Slots) {
+    /// Writes the run's window and the pruned height.
+    pub fn save_window(&self, slots: &mut Slots) {
         let RunWindow { run, bound, cutoff, retention } = self.window;
         let words = [run, bound, cutoff, retention, self.pruned].map(u32::to_le_bytes);
         slots.write(slots.root(), WINDOW, words.as_flattened());
@@ -172,9 +164,7 @@ impl Root {
     }
 
     fn save(&self, slots: &mut Slots, order: Order) {
-        let Index { rings, lowest } = self.indexes[order as usize];
-        let both = u128::from(rings.tree) | u128::from(lowest) << 32 | u128::from(rings.count) << 64;
-        slots.write(slots.root(), line(order), &both.to_le_bytes());
+        slots.write(slots.root(), line(order), &self.indexes[order as usize].encode());
     }
 
     /// Reserves memory so that a record can enter these indexes under these keys, so that `others` can enter under any keys, and so that
@@ -190,7 +180,8 @@ impl Root {
         others: u32,
         wanted: &[(u32, u32)],
     ) -> Result<(), GrowError> {
-        let reserve = |nodes: u32| slots.reserve_each(wanted.iter().copied().chain([(NODE, nodes)]));
+        let there = wanted.iter().copied().filter(|(_, count)| *count > 0);
+        let reserve = |nodes: u32| slots.reserve_each(there.clone().chain([(NODE, nodes)]));
         // The usual case: memory has room for the worst case.
         let most = reserve((MOST_NODES as u32).saturating_mul(entering.len() as u32 + others));
         if most.is_ok() || others > 0 {
@@ -247,13 +238,9 @@ impl Root {
     /// Writes the numbers of records and pages, and the line of each index.
     pub fn save_all(&self, slots: &mut Slots) {
         let mut bytes = [0; REVERTS as usize];
-        bytes[..8].copy_from_slice(&self.records.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.pages.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.created.to_le_bytes());
-        for (Index { rings, lowest }, bytes) in self.indexes.iter().zip(bytes[LINES as usize..].chunks_exact_mut(16)) {
-            bytes[..4].copy_from_slice(&rings.tree.to_le_bytes());
-            bytes[4..8].copy_from_slice(&lowest.to_le_bytes());
-            bytes[8..].copy_from_slice(&rings.count.to_le_bytes());
+        bytes[..24].copy_from_slice([self.records, self.pages, self.created].map(u64::to_le_bytes).as_flattened());
+        for (index, line) in self.indexes.iter().zip(bytes[LINES as usize..].chunks_exact_mut(16)) {
+            line.copy_from_slice(&index.encode());
         }
         slots.write(slots.root(), 0, &bytes);
     }

@@ -152,7 +152,8 @@ impl UtxoStore {
 
     /// Sets the heights of a run that begins, or ends if the run's number is 0. Records that become due during the run are marked.
     pub fn set_window(&mut self, window: RunWindow) {
-        self.root.set_window(&mut self.slots, window);
+        self.root.window = window;
+        self.root.save_window(&mut self.slots);
     }
 
     /// Returns whether a record entered [`Order::DeleteAt`] at or below a height since [`forget_due`](Self::forget_due).
