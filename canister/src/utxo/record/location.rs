@@ -67,13 +67,6 @@ pub fn own_slot(slots: &Slots, slot: SlotId, head: &Head) -> Option<SlotId> {
     (u32_at(&bytes, 0) == IN_SLOT && slots.holds(named, head.size)).then_some(named)
 }
 
-/// Returns the bytes of the blobs that `len` bytes take in the BlobStore.
-pub fn class_bytes(len: u64) -> u64 {
-    let last = (len % u64::from(MAX_BLOB)) as u32;
-    let last = if last == 0 { 0 } else { Class::for_len(last).map_or(0, |class| u64::from(class.size())) };
-    len / u64::from(MAX_BLOB) * u64::from(MAX_BLOB) + last
-}
-
 /// Stores all bytes in parts, or none.
 ///
 /// # Errors
@@ -93,20 +86,18 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
 /// # Errors
 /// As [`store`].
 pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
-    let kept = blobs.kept_bytes(owners::EXTERNAL);
-    if kept.saturating_add(class_bytes(len)) > limit {
+    let most = u64::from(MAX_BLOB);
+    let lens = (0..len.div_ceil(most)).map(|part| (len - part * most).min(most) as u32);
+    let wanted: Vec<(Class, u64)> = lens.clone().filter_map(Class::for_len).map(|class| (class, 1)).collect();
+    let bytes = wanted.iter().fold(blobs.kept_bytes(owners::EXTERNAL), |sum, (class, _)| sum + u64::from(class.size()));
+    if bytes > limit {
         return Err(UtxoRefusal::ExternalFull { limit });
     }
-    let lens = (0..len.div_ceil(u64::from(MAX_BLOB))).map(|part| len - part * u64::from(MAX_BLOB));
-    let classes = lens.filter_map(|rest| Class::for_len(rest.min(u64::from(MAX_BLOB)) as u32));
-    let wanted: Vec<(Class, u64)> = classes.map(|class| (class, 1)).collect();
     let arena = blobs.arena();
     arena.creating(|| arena.reserve(owners::EXTERNAL, &wanted)).map_err(refused)?;
     let mut parts = Vec::new();
-    let mut rest = len;
-    while rest > 0 {
-        let part = rest.min(u64::from(MAX_BLOB));
-        match blobs.allocate(part as u32, owners::EXTERNAL) {
+    for len in lens {
+        match blobs.allocate(len, owners::EXTERNAL) {
             Ok(ptr) => parts.push(ptr),
             Err(error) => {
                 free_parts(blobs, &parts);
@@ -118,7 +109,6 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobP
                 });
             }
         }
-        rest -= part;
     }
     Ok(parts)
 }
