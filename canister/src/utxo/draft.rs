@@ -1,16 +1,19 @@
 //! Draft of a record: the parsed transaction, in any of its forms, and the bytes to store.
 
 use super::call::{Call, bad, hash_of};
-use super::encoding::{self, Hashable};
-use super::limits::{MAX_OUTPUTS, check_least};
-use super::parse::{Parsed, parse};
+use super::encoding;
+use super::limits::{MAX_OUTPUTS, at_most, check_least};
+use super::parse::{Parsed, Unhashed, hash_outputs, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use crate::storage::blob::{BlobPtr, BlobStore};
 use coppice_interface::{
-    BlockRef, ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
+    ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
 use std::borrow::Cow;
+
+/// Stands for an output that is not known: like this one, which cannot be spent, it is no UTXO.
+const UNKNOWN: (u64, &[u8]) = (0, &[0x6A]);
 
 /// A transaction's bytes.
 pub enum Body<'a> {
@@ -71,13 +74,6 @@ pub(super) fn utxos_among(outputs: &[Option<Hash>]) -> u32 {
     outputs.iter().fold(0, |utxos: u32, output| utxos.wrapping_add(u32::from(output.is_some())))
 }
 
-fn check_outputs(outputs: usize) -> Result<(), UtxoRefusal> {
-    if outputs > MAX_OUTPUTS as usize {
-        return Err(UtxoRefusal::TooLarge { what: "outputs".into(), limit: u64::from(MAX_OUTPUTS) });
-    }
-    Ok(())
-}
-
 /// The bytes of a record that stand for the transaction.
 pub(super) struct Stored<'a> {
     /// The last bytes of the record: the transaction, or its location.
@@ -95,10 +91,7 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
     if mined.blocks.is_empty() {
         return Err(bad("mined", "it names no block"));
     }
-    let limit = HEAD_BLOCKS as usize + MAX_BLOCKS;
-    if mined.blocks.len() > limit {
-        return Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: limit as u64 });
-    }
+    at_most("blocks", mined.blocks.len() as u64, u64::from(HEAD_BLOCKS) + MAX_BLOCKS as u64)?;
     mined.blocks.iter().try_for_each(|block| call.check_block(block.height))?;
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
         return Err(bad("mined", "a block occurs twice"));
@@ -131,10 +124,9 @@ impl<'a> Draft<'a> {
     /// `BadArgument`, `TooLarge`, `BadHeight`.
     pub(super) fn outputs_only(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Self, UtxoRefusal> {
         let txid = hash_of("txid", &partial.txid)?;
-        check_outputs(partial.total_outputs as usize)?;
+        at_most("outputs", u64::from(partial.total_outputs), u64::from(MAX_OUTPUTS))?;
         check_least(partial.total_outputs as usize, 0, 0)?;
-        let mut outputs = vec![None; partial.total_outputs as usize];
-        let mut utxos = Vec::new();
+        let mut outputs = vec![UNKNOWN; partial.total_outputs as usize];
         let mut next = 0;
         for output in &partial.outputs {
             if output.index < next || output.index >= partial.total_outputs {
@@ -142,32 +134,16 @@ impl<'a> Draft<'a> {
                 return Err(bad("outputs", why));
             }
             next = output.index + 1;
-            if encoding::is_utxo(output.satoshis, &output.script) {
-                let (vout, script, satoshis) = (output.index, output.script.as_slice(), output.satoshis);
-                utxos.push(Hashable { txid: &txid, vout, script, satoshis });
-            }
+            outputs[output.index as usize] = (output.satoshis, &output.script);
         }
-        encoding::utxo_hashes(&utxos, &mut outputs);
+        let parsed = Parsed { txid, coinbase: partial.coinbase, ..Parsed::default() };
+        let mut transaction = Unhashed::of_outputs(parsed, outputs);
+        hash_outputs(&mut [&mut transaction]);
         // A UTXOWrapper has 31 bits for the height.
         call.check_block(height)?;
         let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
         let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
-        let (version, lock_time, inputs) = (0, 0, Vec::new());
-        let coinbase = partial.coinbase;
-        Ok(Self {
-            parsed: Box::new(Parsed {
-                txid,
-                version,
-                lock_time,
-                coinbase,
-                extended: false,
-                inputs,
-                outputs,
-                fee: None,
-            }),
-            size: wrapper.len() as u64,
-            body: Body::Wrapper(wrapper),
-        })
+        Ok(Self { parsed: transaction.parsed, size: wrapper.len() as u64, body: Body::Wrapper(wrapper) })
     }
 
     /// Returns the draft of a transaction whose bytes are in an external blob.
@@ -180,7 +156,7 @@ impl<'a> Draft<'a> {
             len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
             _ => {}
         }
-        check_outputs(outside.utxo_hashes.len())?;
+        at_most("outputs", outside.utxo_hashes.len() as u64, u64::from(MAX_OUTPUTS))?;
         check_least(outside.utxo_hashes.len(), outside.inputs.len(), 0)?;
         let inputs: Result<_, UtxoRefusal> =
             outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
@@ -198,10 +174,9 @@ impl<'a> Draft<'a> {
                 version: outside.version,
                 lock_time: outside.lock_time,
                 coinbase: outside.coinbase,
-                extended: false,
                 inputs: inputs?,
                 outputs: outputs?,
-                fee: None,
+                ..Parsed::default()
             }),
             size: outside.size,
             body: Body::Outside(&outside.store),
@@ -233,8 +208,7 @@ impl<'a> Draft<'a> {
             (matches!(self.body, Body::Outside(_)), flag::OUTSIDE | flag::EXTERNAL),
             (matches!(self.body, Body::Wrapper(_)), flag::PARTIAL),
         ];
-        let none = BlockRef { block_id: 0, height: 0, subtree: 0 };
-        let block = |i: usize| blocks.get(i).copied().unwrap_or(none);
+        let block = |i: usize| blocks.get(i).copied().unwrap_or_default();
         Head {
             flags: flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag),
             batch,
@@ -244,25 +218,19 @@ impl<'a> Draft<'a> {
             extra_pages,
             spent_extra,
             utxos: own,
-            spent: 0,
-            frozen: 0,
-            frozen_extra: 0,
             spending_height: match parsed.coinbase {
                 true => height.saturating_add(call.settings.coinbase_maturity),
                 false => 0,
             },
-            extras: 0,
             created_at_ns: call.now_ns,
             fee: fee.unwrap_or(0),
             size: self.size,
             version: parsed.version,
             lock_time: parsed.lock_time,
             inputs: parsed.inputs.len() as u32,
-            transaction_len: 0,
             blocks: blocks.len() as u32,
             head_blocks: [block(0), block(1)],
-            links: Default::default(),
-            note: 0,
+            ..Head::default()
         }
     }
 
@@ -273,10 +241,7 @@ impl<'a> Draft<'a> {
     pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Stored<'_>, UtxoRefusal> {
         let settings = call.settings;
         let limit = settings.max_external_bytes;
-        let external = settings.externalize_all
-            || head.extra_pages > 0
-            || head.input_pages() > 0
-            || self.size > u64::from(settings.max_tx_size_in_store);
+        let external = head.is_apart(settings);
         let mut new = Vec::new();
         let tail = match &self.body {
             Body::Outside(store) => Cow::Owned(location::encode_outside(store)),

@@ -2,9 +2,8 @@
 //! only outputs are known).
 
 use super::record::Hash;
-use crate::sha256::{self, Message, Messages};
+use crate::sha256::{self, Message};
 use sha2::{Digest, Sha256};
-use std::slice;
 
 /// Bytes of a UTXOWrapper before its first output.
 const WRAPPER_HEAD: usize = 40;
@@ -30,7 +29,7 @@ pub fn var_int(out: &mut Vec<u8>, n: u64) {
     }
 }
 
-/// An output whose UTXO hash is computed.
+/// An output whose UTXO hash is computed: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
 pub struct Hashable<'a> {
     /// The transaction's id.
     pub txid: &'a Hash,
@@ -59,30 +58,6 @@ impl Hashable<'_> {
         var_int(buffer, self.satoshis);
         Message::Known(begun.chain_update(&buffer[end..]).finalize().into())
     }
-}
-
-/// Outputs that are hashed, and the hashes by the outputs' places.
-struct Hashing<'s, 'a> {
-    rest: slice::Iter<'s, Hashable<'a>>,
-    hashes: &'s mut [Option<Hash>],
-}
-
-impl<'a> Messages<'a> for Hashing<'_, 'a> {
-    type Key = u32;
-
-    fn next(&mut self, buffer: &mut Vec<u8>) -> Option<(u32, Message<'a>)> {
-        self.rest.next().map(|output| (output.vout, output.message(buffer)))
-    }
-
-    fn done(&mut self, vout: u32, digest: Hash) {
-        self.hashes[vout as usize] = Some(digest);
-    }
-}
-
-/// Computes the UTXO hashes of a transaction's outputs, SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)), and puts each in its
-/// place.
-pub fn utxo_hashes(outputs: &[Hashable], hashes: &mut [Option<Hash>]) {
-    sha256::digests(&mut Hashing { rest: outputs.iter(), hashes }, outputs.len());
 }
 
 /// Returns whether an output is kept as a UTXO: it has satoshis, or its script does not begin like a script that cannot be spent.
@@ -138,9 +113,10 @@ mod tests {
     }
 
     fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64) -> Hash {
-        let mut hashes = vec![None; vout as usize + 1];
-        utxo_hashes(&[Hashable { txid, vout, script, satoshis }], &mut hashes);
-        hashes[vout as usize].unwrap()
+        let mut bytes = Vec::new();
+        let message = Hashable { txid, vout, script, satoshis }.message(&mut bytes);
+        assert!(matches!(message, Message::Written));
+        Sha256::digest(&bytes).into()
     }
 
     #[test]

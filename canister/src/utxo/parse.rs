@@ -9,7 +9,7 @@
 //! SHA-256 of the standard form, whichever form was given.
 
 use super::encoding::{Hashable, MAX_COPIED, is_utxo};
-use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, check_least};
+use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, at_most, check_least};
 use super::record::Hash;
 use crate::sha256::{self, Message, Messages};
 use bitcoin_slices::bsl::{TxIn, TxOut, scan_len};
@@ -25,7 +25,7 @@ const EXTENDED: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
 const WITNESS: [u8; 2] = [0, 1];
 
 /// The parts of a transaction that a record keeps besides the bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// Double SHA-256 of the standard form.
     pub txid: Hash,
@@ -87,9 +87,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, what: &str, limit: u32) -> Result<u32, UtxoRefusal> {
         let mut consumed = 0;
         let count = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
-        if count > u64::from(limit) {
-            return Err(UtxoRefusal::TooLarge { what: what.into(), limit: u64::from(limit) });
-        }
+        at_most(what, count, u64::from(limit))?;
         self.at += consumed;
         Ok(count as u32)
     }
@@ -206,9 +204,8 @@ fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoR
         inputs.clear();
     }
     let fee = spent.zip(paid).filter(|_| extended && !coinbase).and_then(|(spent, paid)| spent.checked_sub(paid));
-    let (txid, none) = (Hash::default(), Vec::new());
-    let parsed = Box::new(Parsed { txid, version, lock_time, coinbase, extended, inputs, outputs: none, fee });
-    Ok(Unhashed { parsed, raw: &bytes[..reader.at], pieces, outputs })
+    let parsed = Parsed { version, lock_time, coinbase, extended, inputs, fee, ..Parsed::default() };
+    Ok(Unhashed { parsed: Box::new(parsed), raw: &bytes[..reader.at], pieces, outputs })
 }
 
 impl<'a> Unhashed<'a> {
@@ -243,6 +240,11 @@ impl<'a> Unhashed<'a> {
             );
         }
         Ok(read)
+    }
+
+    /// Returns a transaction of which nothing is known but the id and outputs: their satoshis and locking scripts.
+    pub fn of_outputs(parsed: Parsed, outputs: Vec<(u64, &'a [u8])>) -> Self {
+        Self { parsed: Box::new(parsed), raw: &[], pieces: Vec::new(), outputs }
     }
 
     /// Computes the id, and returns it.

@@ -48,7 +48,7 @@ pub struct Spender {
 
 /// A block that has a transaction.
 #[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockRef {
     /// The chain's own number of the block; two blocks of one height have different numbers.
     pub block_id: u32,
