@@ -353,7 +353,8 @@ impl UtxoStore {
 
     /// Forgets the pruned height, because the chain begins anew.
     pub fn forget_pruned(&mut self) {
-        self.root.forget_pruned(&mut self.slots);
+        self.root.pruned = 0;
+        self.root.save_window(&mut self.slots);
     }
 
     /// Returns whether a transaction has no record, or one that is being deleted.
@@ -374,12 +375,11 @@ impl UtxoStore {
         for ((parent, vout), vin) in inputs.iter().zip(first..) {
             self.used.read += PARENT_READ;
             let Some(Found { slot, head, .. }) = if_found(self.find(parent))? else { continue };
-            let (address, entry) = match EntryAddress::utxo(&self.slots, slot, &head, *vout) {
-                Ok(found) => found,
-                Err(UtxoRefusal::UtxoNotFound) => continue,
-                Err(error) => return Err(error),
-            };
-            if entry.is(SPENDER_DELETED) && entry.held_by(txid, vin) {
+            let utxo = if_found(EntryAddress::utxo(&self.slots, slot, &head, *vout))?;
+            if let Some((address, entry)) = utxo
+                && entry.is(SPENDER_DELETED)
+                && entry.held_by(txid, vin)
+            {
                 self.changing(1, |store| {
                     address.forget_spender(&mut store.slots, &entry);
                     address.count_spent(&mut store.slots, -1);
@@ -469,10 +469,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
         let settings = call.settings;
-        let is_long = head.extra_pages > 0
-            || head.input_pages() > 0
-            || bytes.len() as u64 > u64::from(settings.max_tx_size_in_store);
-        let place = if settings.externalize_all || is_long {
+        let place = if head.is_apart(settings) {
             let parts = location::store(blobs, bytes, settings.max_external_bytes)?;
             self.set_flags(slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
             location::encode_parts(&parts)

@@ -5,7 +5,7 @@ use super::ahead::Ahead;
 use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, Terms, check_mined, utxos_among};
 use super::footprint;
-use super::limits::LookUps;
+use super::limits::{at_most, look_up, operation_meter};
 use super::parse::Parsed;
 use super::record::extras::Extras;
 use super::record::{
@@ -14,7 +14,7 @@ use super::record::{
 };
 use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
-use super::wanted::Wanted;
+use super::wanted::wanted;
 use crate::platform;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, refused};
@@ -196,7 +196,7 @@ impl UtxoStore {
         let parsed = &draft.parsed;
         let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
-            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, Wanted::of(&head).as_slice())?;
+            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, &wanted(&head))?;
             self.used.heap = self.used.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
@@ -208,9 +208,9 @@ impl UtxoStore {
         let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined, unmined };
         let made = if terms.conflicting {
             self.atomically(|store| {
-                let mut look_ups = LookUps::new();
+                let mut meter = operation_meter();
                 parents(&parsed.inputs).iter().try_for_each(|parent| {
-                    look_ups.count()?;
+                    look_up(&mut meter)?;
                     store.add_child(parent, &parsed.txid)
                 })?;
                 store.put(&new, &mut head, None, call)
@@ -257,14 +257,14 @@ impl UtxoStore {
             return Ok(());
         }
         let (mut has_parent, mut last, mut known): (_, Option<(&Hash, Option<Found>)>, _) = (false, None, 0);
-        let mut look_ups = LookUps::new();
+        let mut meter = operation_meter();
         for ((parent, vout), vin) in parsed.inputs.iter().zip(0..) {
             if last.as_ref().is_none_or(|(last, _)| !same_key(last, parent)) {
                 known += 1;
                 if known > MOST_PARENTS {
                     return Err(UtxoRefusal::TooMuchWork);
                 }
-                look_ups.count()?;
+                look_up(&mut meter)?;
                 last = Some((parent, if_found(self.find_any(parent))?));
             }
             let Some((_, Some(found))) = &last else { continue };
@@ -294,9 +294,7 @@ impl UtxoStore {
         spends: Option<&Spends>,
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
-        if head.len() > MAX_LEN {
-            return Err(UtxoRefusal::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
-        }
+        at_most("bytes of a record", u64::from(head.len()), u64::from(MAX_LEN))?;
         head.created_at_ns = self.root.next_created(head.created_at_ns);
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
@@ -307,15 +305,14 @@ impl UtxoStore {
             (Order::DeleteAt, call.due(highest.unwrap_or(0))),
         ];
         let entering = &keys[if new.is_mined() { 2 } else { 0 }..if evaluated { 3 } else { 2 }];
-        let wanted = Wanted::of(head);
-        let wanted = wanted.as_slice();
+        let wanted = wanted(head);
         let Some(spends) = spends.filter(|spends| !spends.is_empty()) else {
-            self.root.reserve(&self.slots, entering, 0, wanted).map_err(refused)?;
+            self.root.reserve(&self.slots, entering, 0, &wanted).map_err(refused)?;
             return self.place(new, head, evaluated, call);
         };
         // More entries would reserve too much memory.
         let few = spends.entries() <= MOST_ENTRIES;
-        if few && self.root.reserve(&self.slots, entering, spends.entries(), wanted).is_ok() {
+        if few && self.root.reserve(&self.slots, entering, spends.entries(), &wanted).is_ok() {
             self.place(new, head, evaluated, call)?;
             self.make(spends, call)?;
             return Ok(());
@@ -323,7 +320,7 @@ impl UtxoStore {
         // The record comes last, because its entry in the table is not undone.
         self.atomically(|store| {
             store.make(spends, call)?;
-            store.root.reserve(&store.slots, entering, 0, wanted).map_err(refused)?;
+            store.root.reserve(&store.slots, entering, 0, &wanted).map_err(refused)?;
             store.place(new, head, evaluated, call)
         })
     }

@@ -4,7 +4,7 @@ use super::call::{Call, bad, hash_of};
 use super::record::extras::{Extras, Reassigned};
 use super::record::{EntryAddress, FROZEN, REASSIGNED, SPENT, UTXO, entries};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoHash, UtxoRefusal};
+use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
 
 impl UtxoStore {
     /// Freezes or unfreezes one output of a transaction, or all, and returns their number.
@@ -19,10 +19,8 @@ impl UtxoStore {
         match target.vout {
             Some(vout) => {
                 let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
-                if let Some(hash) = &target.utxo_hash
-                    && hash_of("utxo_hash", hash)? != entry.hash
-                {
-                    return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
+                if let Some(hash) = &target.utxo_hash {
+                    entry.check_hash(&hash_of("utxo_hash", hash)?)?;
                 }
                 utxos = 1;
                 if entry.is(FROZEN) != frozen {
@@ -67,9 +65,7 @@ impl UtxoStore {
         let vout = item.outpoint.vout;
         let found = self.find(&txid)?;
         let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
-        if entry.hash != old {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
-        }
+        entry.check_hash(&old)?;
         if !entry.is(FROZEN) {
             return Err(UtxoRefusal::UtxoNotFrozen);
         }

@@ -33,33 +33,32 @@ pub fn step_meter() -> Meter {
     Meter::lasting(STEP, u64::MAX)
 }
 
-/// Meter of an operation's look-ups.
-pub struct LookUps(Meter);
+/// Returns the meter of an operation's look-ups.
+pub fn operation_meter() -> Meter {
+    Meter::lasting(OPERATION, u64::MAX)
+}
 
-impl LookUps {
-    /// Returns the meter of an operation that begins.
-    pub fn new() -> Self {
-        Self(Meter::lasting(OPERATION, u64::MAX))
-    }
+/// Returns the meter of the look-ups of a query, which may execute 5 billion instructions.
+pub fn query_meter() -> Meter {
+    Meter::lasting(2 * STEP, u64::MAX)
+}
 
-    /// Returns the meter of a query, which may execute 5 billion instructions.
-    pub fn of_a_query() -> Self {
-        Self(Meter::lasting(2 * STEP, u64::MAX))
-    }
+/// Counts a look-up of an operation or a query.
+///
+/// # Errors
+/// `TooMuchWork`.
+#[inline]
+pub fn look_up(meter: &mut Meter) -> Result<(), UtxoRefusal> {
+    if meter.has_time() { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
+}
 
-    /// Returns whether the operation gives up.
-    pub fn is_over(&self) -> bool {
-        self.0.is_over()
-    }
-
-    /// Counts a look-up.
-    ///
-    /// # Errors
-    /// `TooMuchWork`.
-    #[inline]
-    pub fn count(&mut self) -> Result<(), UtxoRefusal> {
-        if self.0.has_time() { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
-    }
+/// Checks that there are at most `limit` of something.
+///
+/// # Errors
+/// `TooLarge`.
+#[inline]
+pub fn at_most(what: &str, there: u64, limit: u64) -> Result<(), UtxoRefusal> {
+    if there > limit { Err(UtxoRefusal::TooLarge { what: what.into(), limit }) } else { Ok(()) }
 }
 
 /// Checks the pages that a creation changes.
@@ -67,11 +66,7 @@ impl LookUps {
 /// # Errors
 /// `TooLarge`.
 pub fn check_pages(pages: u64) -> Result<(), UtxoRefusal> {
-    if pages > CREATION_PAGES {
-        let what = "pages of 4 KiB that its creation changes".into();
-        return Err(UtxoRefusal::TooLarge { what, limit: CREATION_PAGES });
-    }
-    Ok(())
+    at_most("pages of 4 KiB that its creation changes", pages, CREATION_PAGES)
 }
 
 /// Checks that a transaction with these numbers of outputs and inputs, and these bytes on the heap, could fit at all.

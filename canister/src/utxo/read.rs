@@ -2,7 +2,7 @@
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;
-use super::limits::LookUps;
+use super::limits::{at_most, look_up, query_meter};
 use super::parse::id;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
@@ -157,14 +157,12 @@ impl UtxoStore {
     /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is no error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at, most)?;
-        if outpoints.len() > MAX_OUTPOINTS {
-            return Err(UtxoRefusal::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
-        }
-        let (mut last, mut look_ups): (Option<(Hash, Option<Found>)>, _) = (None, LookUps::of_a_query());
+        at_most("outpoints", outpoints.len() as u64, MAX_OUTPOINTS as u64)?;
+        let (mut last, mut meter): (Option<(Hash, Option<Found>)>, _) = (None, query_meter());
         let state = |outpoint: &Outpoint| {
             let txid = hash_of("txid", &outpoint.txid)?;
             if last.as_ref().is_none_or(|(known, _)| *known != txid) {
-                look_ups.count()?;
+                look_up(&mut meter)?;
                 last = Some((txid, if_found(self.find(&txid))?));
             }
             match &last {

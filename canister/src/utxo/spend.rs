@@ -1,13 +1,14 @@
 //! Spending outputs: all spends of a transaction are checked and planned, then sorted by address, then written.
 
 use super::call::{Call, hash_of};
-use super::limits::LookUps;
+use super::limits::{look_up, operation_meter};
 use super::record::extras::Extras;
 use super::record::{Entry, EntryAddress, FROZEN, Hash, Head, REASSIGNED, SPENDER_DELETED, SPENT, flag};
 use super::store::{Found, UtxoStore};
+use crate::storage::Meter;
 use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
-use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoHash, UtxoRefusal};
+use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoRefusal};
 
 /// Maximum refused spends of a transaction that are returned.
 const MOST_ERRORS: usize = 1_000;
@@ -151,9 +152,7 @@ impl UtxoStore {
     ) -> Result<(EntryAddress, Entry), UtxoRefusal> {
         Self::check_record(&found.head, call, strictness)?;
         let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
-        if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
-        }
+        hash.map_or(Ok(()), |hash| entry.check_hash(hash))?;
         if entry.is(FROZEN) {
             return Err(UtxoRefusal::Frozen);
         }
@@ -176,13 +175,13 @@ impl UtxoStore {
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
-        let (mut last, mut above, mut look_ups): (Option<Found>, u32, _) = (None, 0, LookUps::new());
+        let (mut last, mut above, mut meter): (Option<Found>, u32, _) = (None, 0, operation_meter());
         for (spend, index) in transaction.spends.iter().zip(0..u32::MAX) {
-            match self.plan((spend, index), &spender, call, (&mut last, &mut above, &mut look_ups)) {
+            match self.plan((spend, index), &spender, call, (&mut last, &mut above, &mut meter)) {
                 Ok(plan) => planned.push(plan),
                 Err(error) => errors.push(RefusedSpend { spend: index, error: error.into() }),
             }
-            if errors.len() == MOST_ERRORS || look_ups.is_over() {
+            if errors.len() == MOST_ERRORS || meter.is_over() {
                 break;
             }
         }
@@ -232,7 +231,7 @@ impl UtxoStore {
         (spend, index): (&Spend, u32),
         spender: &Hash,
         call: &Call,
-        (last, above, look_ups): (&mut Option<Found>, &mut u32, &mut LookUps),
+        (last, above, meter): (&mut Option<Found>, &mut u32, &mut Meter),
     ) -> Result<Planned, UtxoRefusal> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
@@ -240,7 +239,7 @@ impl UtxoStore {
         let found = match last {
             Some(found) if same_key(&found.head.txid, &txid) => found,
             _ => {
-                look_ups.count()?;
+                look_up(meter)?;
                 let found = last.insert(self.find(&txid)?);
                 // All others become due at one height, which is one entry of the index.
                 *above += u32::from(found.head.may_be_above(call.height));

@@ -5,12 +5,9 @@ use super::record::EntryAddress;
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::table::same_key;
-use coppice_interface::{Batch, Unspend, UtxoHash, UtxoRefusal};
+use coppice_interface::{Batch, Unspend, UtxoRefusal};
 
 /// The record whose outputs were unspent last.
-#[derive(Default)]
-struct LastUnspent(Option<UnspentRun>);
-
 struct UnspentRun {
     found: Found,
     /// An output of the record was named, held or not.
@@ -23,7 +20,7 @@ impl UtxoStore {
     /// Takes outputs from their spenders, and returns for each whether the spender held it. Outputs of one record that follow each other
     /// are found, counted and evaluated as one run.
     pub fn unspend_batch<E: From<UtxoRefusal>>(&mut self, items: &[Unspend], call: &Call) -> Batch<Result<bool, E>> {
-        let mut last = LastUnspent::default();
+        let mut last = None;
         let done = self.batch(items, |store, item| store.unspend(item, call, &mut last).map_err(E::from));
         self.end_run(call, &mut last);
         done
@@ -32,7 +29,7 @@ impl UtxoStore {
     /// Does a batch without the limits of a message, and passes each result to `each`.
     #[cfg(any(test, feature = "bench"))]
     pub fn unspend_all(&mut self, items: &[Unspend], call: &Call, mut each: impl FnMut(Result<bool, UtxoRefusal>)) {
-        let mut last = LastUnspent::default();
+        let mut last = None;
         items.iter().for_each(|item| each(self.unspend(item, call, &mut last)));
         self.end_run(call, &mut last);
     }
@@ -42,35 +39,38 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
+    fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut Option<UnspentRun>) -> Result<bool, UtxoRefusal> {
         // One entry for the run that this item may end, and one for the item's own.
         if self.reserve_entries(2) {
             return self.unspend_next(item, call, last);
         }
         self.end_run(call, last);
         self.atomically(|store| {
-            let mut alone = LastUnspent::default();
+            let mut alone = None;
             let held = store.unspend_next(item, call, &mut alone)?;
             store.finish(call, &mut alone)?;
             Ok(held)
         })
     }
 
-    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
+    fn unspend_next(
+        &mut self,
+        item: &Unspend,
+        call: &Call,
+        last: &mut Option<UnspentRun>,
+    ) -> Result<bool, UtxoRefusal> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
         let spender = hash_of("spender", &item.spender.txid)?;
-        if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
+        if last.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
             self.end_run(call, last);
             let found = self.find(&txid)?;
-            last.0 = Some(UnspentRun { found, touched: false, page: None });
+            *last = Some(UnspentRun { found, touched: false, page: None });
         }
-        let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
+        let Some(run) = last else { return Err(UtxoRefusal::TxNotFound) };
         let (address, entry) = EntryAddress::utxo(&self.slots, run.found.slot, &run.found.head, item.outpoint.vout)?;
-        if !same_key(&entry.hash, &hash) {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
-        }
+        entry.check_hash(&hash)?;
         run.touched = true;
         let held = entry.held_by(&spender, item.spender.vin);
         if held {
@@ -88,15 +88,15 @@ impl UtxoStore {
     }
 
     /// Counts and evaluates the outputs that were unspent last.
-    fn end_run(&mut self, call: &Call, last: &mut LastUnspent) {
+    fn end_run(&mut self, call: &Call, last: &mut Option<UnspentRun>) {
         // The last item of the run reserved the memory.
         if let Err(error) = self.finish(call, last) {
             platform::trap(&format!("unspend: {error}"));
         }
     }
 
-    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoRefusal> {
-        let Some(run) = last.0.take() else { return Ok(()) };
+    fn finish(&mut self, call: &Call, last: &mut Option<UnspentRun>) -> Result<(), UtxoRefusal> {
+        let Some(run) = last.take() else { return Ok(()) };
         if let Some((page, count)) = run.page {
             page.count_spent(&mut self.slots, -count);
         }

@@ -3,10 +3,10 @@
 use super::layout::{ENTRY, HEAD, HEAD_BLOCKS, Hash, INLINE_INPUTS, INPUT, INPUTS_OF_PAGE, LATE, MASTER, Order, flag};
 use crate::storage::slots::SlotId;
 use crate::storage::slots::rings::Link;
-use coppice_interface::BlockRef;
+use coppice_interface::{BlockRef, UtxoSettings};
 
 /// The head of a master record; `layout` describes its fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub flags: u16,
     pub batch: u32,
@@ -84,70 +84,29 @@ impl Head {
     }
 
     /// Returns the head's bytes, as words. An array takes fewer instructions than appending each field to a vector, because each append
-    /// compares lengths.
+    /// compares lengths; and so do copies of less than 64 bytes.
     pub fn encode(&self) -> [[u8; 4]; HEAD as usize / 4] {
-        let word = u32::to_le_bytes;
-        let long = |long: u64| [word(long as u32), word((long >> 32) as u32)];
+        let mut words = [[0; 4]; HEAD as usize / 4];
         let ([kind, layout], [flags, more_flags]) = (MASTER, self.flags.to_le_bytes());
-        let [id0, id1, id2, id3, id4, id5, id6, id7] = *self.txid.as_chunks().0.first_chunk().expect("32 bytes");
-        let ([created, created_high], [fee, fee_high], [size, size_high]) =
-            (long(self.created_at_ns), long(self.fee), long(self.size));
-        let [[a0, a1, a2], [b0, b1, b2]] =
-            self.head_blocks.map(|block| [word(block.block_id), word(block.height), word(block.subtree)]);
-        let [[c0, c1, c2], [d0, d1, d2], [e0, e1, e2], [f0, f1, f2]] =
-            self.links.map(|link| [word(link.key), word(link.previous), word(link.next)]);
-        [
-            [kind, layout, flags, more_flags],
-            word(self.batch),
-            id0,
-            id1,
-            id2,
-            id3,
-            id4,
-            id5,
-            id6,
-            id7,
-            word(self.outputs),
-            word(self.total_utxos),
-            word(self.extra_pages),
-            word(self.spent_extra),
-            word(self.utxos),
-            word(self.spent),
-            word(self.frozen),
-            word(self.frozen_extra),
-            word(self.spending_height),
-            word(self.extras),
-            created,
-            created_high,
-            fee,
-            fee_high,
-            size,
-            size_high,
-            word(self.version),
-            word(self.lock_time),
-            word(self.inputs),
-            word(self.transaction_len),
-            word(self.blocks),
-            a0,
-            a1,
-            a2,
-            b0,
-            b1,
-            b2,
-            c0,
-            c1,
-            c2,
-            d0,
-            d1,
-            d2,
-            e0,
-            e1,
-            e2,
-            f0,
-            f1,
-            f2,
-            word(self.note),
-        ]
+        words[..2].copy_from_slice(&[[kind, layout, flags, more_flags], self.batch.to_le_bytes()]);
+        words[2..10].copy_from_slice(self.txid.as_chunks().0);
+        let pages = [self.outputs, self.total_utxos, self.extra_pages, self.spent_extra];
+        let own = [self.utxos, self.spent, self.frozen, self.frozen_extra, self.spending_height, self.extras];
+        words[10..14].copy_from_slice(&pages.map(u32::to_le_bytes));
+        words[14..20].copy_from_slice(&own.map(u32::to_le_bytes));
+        for (words, long) in words[20..26].chunks_exact_mut(2).zip([self.created_at_ns, self.fee, self.size]) {
+            words.copy_from_slice(long.to_le_bytes().as_chunks().0);
+        }
+        let of_transaction = [self.version, self.lock_time, self.inputs, self.transaction_len, self.blocks];
+        words[26..31].copy_from_slice(&of_transaction.map(u32::to_le_bytes));
+        for (words, block) in words[31..37].chunks_exact_mut(3).zip(self.head_blocks) {
+            words.copy_from_slice(encode_block(block).as_chunks().0);
+        }
+        for (words, link) in words[37..49].chunks_exact_mut(3).zip(self.links) {
+            words.copy_from_slice(&[link.key, link.previous, link.next].map(u32::to_le_bytes));
+        }
+        words[49] = self.note.to_le_bytes();
+        words
     }
 
     /// Returns the maximum number of 4 KiB pages that hold the outputs.
@@ -203,6 +162,12 @@ impl Head {
         let pages = u64::from(self.extra_pages) + u64::from(self.input_pages());
         let fixed = u64::from(HEAD) + u64::from(ENTRY) * u64::from(self.own_outputs());
         fixed + u64::from(INPUT) * inputs + 4 * pages + u64::from(self.transaction_len)
+    }
+
+    /// Returns whether the transaction's bytes are kept apart from the record.
+    pub fn is_apart(&self, settings: &UtxoSettings) -> bool {
+        let has_pages = self.extra_pages > 0 || self.input_pages() > 0;
+        settings.externalize_all || has_pages || self.size > u64::from(settings.max_tx_size_in_store)
     }
 
     /// Returns the record's link in an index.

@@ -5,7 +5,7 @@ use super::inputs::page_slot;
 use super::layout::{ENTRY, EXTRA, HEAD, Hash, PAGE_HEAD, at, page_at};
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
-use coppice_interface::{Spender, UtxoPage, UtxoRefusal};
+use coppice_interface::{Spender, UtxoHash, UtxoPage, UtxoRefusal};
 use coppice_storage::bytes::u32_at;
 use serde_bytes::ByteBuf;
 
@@ -70,6 +70,20 @@ impl Entry {
     #[inline]
     pub fn held_by(&self, spender: &Hash, vin: u32) -> bool {
         self.is(SPENT) && self.spender.1 == vin && same_key(&self.spender.0, spender)
+    }
+
+    /// Checks the output's hash.
+    ///
+    /// # Errors
+    /// `UtxoHashMismatch`.
+    #[inline(always)]
+    pub fn check_hash(&self, hash: &Hash) -> Result<(), UtxoRefusal> {
+        let stored = &self.hash;
+        if same_key(stored, hash) {
+            Ok(())
+        } else {
+            Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(*stored) })
+        }
     }
 
     /// Returns the spender of a spent output.
