@@ -73,9 +73,9 @@ impl Ages {
         Ok(Self { marks, changed: false })
     }
 
-    /// Writes the marks to the first slot, if they have changed.
-    pub fn save(&mut self, slots: &mut Slots) {
-        if !std::mem::take(&mut self.changed) {
+    /// Writes the marks to the first slot, if they have changed or `all` is written.
+    pub fn save(&mut self, slots: &mut Slots, all: bool) {
+        if !std::mem::take(&mut self.changed) && !all {
             return;
         }
         let mut bytes = [0; MOST * MARK];
@@ -84,12 +84,6 @@ impl Ages {
             b[8..].copy_from_slice(mark.rows.map(u32::to_le_bytes).as_flattened());
         }
         slots.write(slots.root(), ROOT_AND_LANES, &bytes);
-    }
-
-    /// Writes the marks anew.
-    pub fn rewrite(&mut self, slots: &mut Slots) {
-        self.changed = true;
-        self.save(slots);
     }
 
     /// Begins a mark if a half hour has begun since the last one. A clock that was set back changes nothing.
@@ -184,7 +178,7 @@ impl DeletionQueue {
         let Some(store) = &mut self.store else { return };
         store.ages.advance(now_ns);
         store.ages.reached(due);
-        store.ages.save(&mut store.slots);
+        store.ages.save(&mut store.slots, false);
     }
 
     /// Returns the time since which the oldest due row of a store type has been due, in Unix seconds, whether the row waits, is leased or

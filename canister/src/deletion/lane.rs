@@ -111,18 +111,12 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Writes the changed lanes.
-    pub fn save(&mut self, slots: &mut Slots) {
-        for at in (0..ALL).filter(|at| self.changed[*at]) {
+    /// Writes the changed lanes, or all.
+    pub fn save(&mut self, slots: &mut Slots, all: bool) {
+        for at in (0..ALL).filter(|at| all || self.changed[*at]) {
             slots.write(slots.root(), ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
         }
         self.changed = [false; ALL];
-    }
-
-    /// Writes all lanes anew.
-    pub fn rewrite(&mut self, slots: &mut Slots) {
-        self.changed = [true; ALL];
-        self.save(slots);
     }
 
     /// Returns the lanes in use.

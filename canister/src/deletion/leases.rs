@@ -120,15 +120,9 @@ impl Leases {
         idle.min_by_key(|(_, since)| *since)
     }
 
-    /// Writes all leases anew.
-    pub fn rewrite(&mut self, slots: &mut Slots) {
-        self.open.iter_mut().for_each(|lease| lease.changed = true);
-        self.save(slots);
-    }
-
-    /// Drops the leases that are done, and writes the changed ones.
-    pub fn save(&mut self, slots: &mut Slots) {
-        for lease in self.open.iter_mut().filter(|lease| lease.changed) {
+    /// Drops the leases that are done, and writes the changed ones, or all.
+    pub fn save(&mut self, slots: &mut Slots, all: bool) {
+        for lease in self.open.iter_mut().filter(|lease| all || lease.changed) {
             let at = lease.place * LEASE;
             if lease.is_done() {
                 slots.write(self.slot, at, &[0; 8]);

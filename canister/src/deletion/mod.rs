@@ -155,12 +155,8 @@ impl DeletionQueue {
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&mut self) {
         if let Some(store) = &mut self.store {
-            let Store { slots, root, lanes, ages, leases, .. } = store;
-            slots.rewrite();
-            root.save(slots);
-            lanes.rewrite(slots);
-            ages.rewrite(slots);
-            leases.rewrite(slots);
+            store.slots.rewrite();
+            store.save(true);
         }
     }
 
@@ -357,11 +353,17 @@ impl Store {
     fn write<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
         let _counting = Counting::begin();
         let result = run(self);
-        self.leases.save(&mut self.slots);
-        self.lanes.save(&mut self.slots);
-        self.ages.save(&mut self.slots);
-        self.root.save(&mut self.slots);
+        self.save(false);
         result
+    }
+
+    /// Writes what has changed of leases, lanes and ages, or all; and the header.
+    fn save(&mut self, all: bool) {
+        let Self { slots, root, lanes, ages, leases, .. } = self;
+        leases.save(slots, all);
+        lanes.save(slots, all);
+        ages.save(slots, all);
+        root.save(slots);
     }
 }
 

@@ -64,9 +64,8 @@ impl Store {
 
     /// Returns a dead-letter row to its lane.
     fn revive(&mut self, mut row: Row, done: &mut RetriedBlobDeletions) {
-        self.leave(&row);
         (row.retries, row.lease) = (0, 0);
-        self.enter(&mut row, BlobDeletionState::Waiting);
+        self.move_to(&mut row, BlobDeletionState::Waiting);
         done.retried += 1;
     }
 
