@@ -1,5 +1,7 @@
 //! The next transactions of a block: read, hashed together, and applied one by one.
 
+#![expect(clippy::result_large_err, reason = "a stop ends the message, so that its size costs nothing")]
+
 use super::ids;
 use super::message::{MOST_READ, Run};
 use super::position::Phase;
@@ -147,26 +149,18 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     // A transaction that was begun in parts goes on so.
     let in_parts = run.in_parts || run.position.phase != Phase::Whole;
     group.truncate(if in_parts { 1 } else { group.len() });
-    if let [large] = group.as_slice()
+    if let [large] = group.as_mut_slice()
         && (in_parts || is_large(large))
     {
         let end = run.position.offset + large.raw().len() as u64;
-        let (txid, raw) = (*next, large.raw());
-        let Some(large) = group.pop() else { return Ok(Step::Done) };
-        return match run.large(large, &txid) {
-            Ok(Step::Full) => Ok(Step::Full),
-            Ok(Step::Done) => {
-                run.passed(raw.len());
-                Ok(Step::Done)
-            }
-            Err(Stop::Body(error)) => Err(run.body_error(error)),
-            Err(Stop::Refused(refused @ Refused::Stopped(..))) if run.skip == Some(txid) => {
-                drop(refused);
-                run.skipped(end);
-                Ok(Step::Done)
-            }
-            Err(Stop::Refused(refused)) => Err(run.stop(&txid, refused)),
-        };
+        match run.large(large, next) {
+            Ok(Step::Full) => return Ok(Step::Full),
+            Ok(Step::Done) => run.move_to(end),
+            Err(Stop::Body(error)) => return Err(run.body_error(error)),
+            Err(Stop::Refused(Refused::Stopped(..))) if run.skip == Some(*next) => run.skipped(end),
+            Err(Stop::Refused(refused)) => return Err(run.stop(next, refused)),
+        }
+        return Ok(Step::Done);
     }
     utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
     for (transaction, txid) in group.into_iter().zip(&ids) {
@@ -177,17 +171,16 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             return Ok(Step::Full);
         }
         run.check_id(&parsed, txid).map_err(|error| run.body_error(error))?;
+        let end = run.position.offset + raw.len() as u64;
         match run.apply(parsed, raw, true) {
-            Ok(_) => run.passed(raw.len()),
+            Ok(_) => run.move_to(end),
             // Another message may have room for all of it.
             Err(Refused::Parts) if run.worked => return Ok(Step::Full),
             Err(Refused::Parts) => {
                 run.in_parts = true;
                 return Ok(Step::Done);
             }
-            Err(Refused::Stopped(..)) if run.skip == Some(*txid) => {
-                run.skipped(run.position.offset + raw.len() as u64);
-            }
+            Err(Refused::Stopped(..)) if run.skip == Some(*txid) => run.skipped(end),
             Err(refused) => return Err(run.stop(txid, refused)),
         }
     }
@@ -215,16 +208,12 @@ impl Run<'_, '_> {
         Err(bad(self.position.offset, "the transaction's id is not that of the index segment"))
     }
 
-    /// Moves to the transaction after one of `len` bytes.
-    fn passed(&mut self, len: usize) {
-        self.move_to(self.position.offset + len as u64);
-    }
-
     fn skipped(&mut self, end: u64) {
         (self.skip, self.skipped) = (None, true);
         self.move_to(end);
     }
 
+    /// Moves to the next transaction, which begins at a byte of the body.
     fn move_to(&mut self, offset: u64) {
         self.position.transaction += 1;
         (self.position.offset, self.position.phase, self.worked) = (offset, Phase::Whole, true);
@@ -243,20 +232,13 @@ impl Run<'_, '_> {
         let is_later = |blobs: &BlobStore, txid: &Hash| {
             ids::position(ids, window, (chain, blobs), txid).is_some_and(|position| position > at)
         };
-        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, &is_later, (spends, self.end))?;
-        let applied = &mut self.applied;
-        applied.created += u32::from(done.created);
-        applied.pruned += u32::from(done.pruned);
-        applied.existed += u32::from(!done.created && !done.pruned);
-        applied.spent += done.spent;
-        applied.missing_parents += done.missing;
-        Ok(done.pruned)
+        let (limits, applied) = ((spends, self.end), &mut self.applied);
+        self.stores.utxo.apply(self.stores.blobs, draft, &self.block, &is_later, limits, applied)
     }
 
     /// Continues a transaction that takes several messages: checks its inputs, then creates its record, then spends. Returns `Done` once
     /// the transaction is applied.
-    #[expect(clippy::result_large_err, reason = "a stop ends the message, so that its size costs nothing")]
-    fn large(&mut self, mut transaction: Unhashed, txid: &Hash) -> Result<Step, Stop> {
+    fn large(&mut self, transaction: &mut Unhashed, txid: &Hash) -> Result<Step, Stop> {
         let raw = transaction.raw();
         let outpoints = transaction.inputs().to_vec();
         let count = outpoints.len() as u32;
@@ -294,7 +276,7 @@ impl Run<'_, '_> {
                     }
                     // The first message has compared it with the bytes.
                     transaction.parsed.txid = *txid;
-                    utxo::hash_outputs(&mut [&mut transaction]);
+                    utxo::hash_outputs(&mut [transaction]);
                     let parsed = transaction.parsed.clone();
                     if self.apply(parsed, raw, false)? {
                         return Ok(Step::Done);

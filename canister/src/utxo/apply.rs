@@ -17,8 +17,8 @@ use crate::storage::memory::{self, refused};
 use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
 use coppice_interface::{
-    BlockRef, MinedIn, MissingParents, NoMemory, TransactionPlace, UtxoApplyReason, UtxoCreateError, UtxoRefusal,
-    UtxoSpendError,
+    BlockRef, MinedIn, MissingParents, NoMemory, TransactionPlace, UtxoApplied, UtxoApplyReason, UtxoCreateError,
+    UtxoRefusal, UtxoSpendError,
 };
 
 /// Pages that a parent takes to read: its place in the table, its head, and an output on a page of its own with the directory.
@@ -54,19 +54,6 @@ impl<'a> Applying<'a> {
         // A record that another block has stays on or off the longest chain.
         MinedChange { block: self.block(), on_longest_chain: !unset, unset, clears }
     }
-}
-
-/// Outcome of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// The transaction had no record.
-    pub created: bool,
-    /// The record may have been pruned, so it was not created, and nothing was spent.
-    pub pruned: bool,
-    /// Outputs that were spent.
-    pub spent: u32,
-    /// Inputs that were passed over.
-    pub missing: u32,
 }
 
 /// The reason why a transaction was not applied. Nothing has changed.
@@ -128,7 +115,8 @@ struct Plan {
 }
 
 impl UtxoStore {
-    /// Applies a transaction. `is_later` returns whether a transaction comes later in the block. Without `spends` the inputs are left to
+    /// Applies a transaction, counts it in `applied`, and returns whether its record may have been pruned: then none was created, and nothing
+    /// was spent. `is_later` returns whether a transaction comes later in the block. Without `spends` the inputs are left to
     /// [`spend_inputs`](Self::spend_inputs). All parents must be found before the instruction counter reaches `end`.
     ///
     /// # Errors
@@ -140,39 +128,46 @@ impl UtxoStore {
         block: &Applying,
         is_later: &dyn Fn(&BlobStore, &Hash) -> bool,
         (spends, end): (bool, u64),
-    ) -> Result<Applied, Refused> {
+        applied: &mut UtxoApplied,
+    ) -> Result<bool, Refused> {
         let txid = draft.parsed.txid;
         self.used.read += LOOKUP_PAGES;
         let found = if_found(self.find_any(&txid)).map_err(Refused::record)?;
         let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
         let inputs = Inputs { txid: &txid, first: 0, outpoints };
         let is_later = |parent: &Hash| is_later(blobs, parent);
-        let Some(found) = found else {
+        let (spent, missing) = if let Some(found) = found {
+            // A coinbase is a double spend only as long as no block has it.
+            let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
+            let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
+            self.check_existing(&found.head, clears).map_err(Refused::record)?;
+            let missing = self.missing_of(&found, block).map_err(Refused::record)?;
+            let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
+            let change = block.change(false, clears);
+            let slot = found.slot;
+            let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
+            self.name_block(slot, &draft.body);
+            applied.existed += 1;
+            (spent, missing)
+        } else {
             let terms = block.terms();
             if !block.is_new && block.call.height <= self.root.pruned {
                 self.used.read += PARENT_READ * draft.parsed.inputs.len() as u64;
             }
             self.check_draft(&draft, &terms, &block.call).map_err(Refused::record)?;
             if self.is_pruned(&draft.parsed, block)? {
-                return Ok(Applied { pruned: true, ..Applied::default() });
+                applied.pruned += 1;
+                return Ok(true);
             }
             let (spends, missing) = self.plan_all(inputs, block, block.call.missing, (&is_later, end))?;
-            let spent = spends.new_spends();
             memory::creating_records(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
                 .map_err(Refused::record)?;
-            return Ok(Applied { created: true, pruned: false, spent, missing });
+            applied.created += 1;
+            (spends.new_spends(), missing)
         };
-        // A coinbase is a double spend only as long as no block has it.
-        let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
-        let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
-        self.check_existing(&found.head, clears).map_err(Refused::record)?;
-        let missing = self.missing_of(&found, block).map_err(Refused::record)?;
-        let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
-        let change = block.change(false, clears);
-        let slot = found.slot;
-        let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
-        self.name_block(slot, &draft.body);
-        Ok(Applied { created: false, pruned: false, spent, missing })
+        applied.spent += spent;
+        applied.missing_parents += missing;
+        Ok(false)
     }
 
     /// Lets a record that names its bytes in a block name them in the newest block, which outlasts the others.
@@ -453,33 +448,19 @@ impl UtxoStore {
         let TransactionPlace::Block { number, offset } = location::of(&self.slots, *slot, head)? else { return Ok(()) };
         self.used.heap = self.used.heap.max(head.size / 4_096);
         let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == head.txid);
-        match bytes_of(blobs, number, (offset, head.size)).filter(is_of) {
-            Some(bytes) => self.copy_in(blobs, *slot, head, &bytes, call),
-            None => Ok(()),
-        }
-    }
-
-    /// Copies the bytes of a transaction that lie in a block into the store.
-    fn copy_in(
-        &mut self,
-        blobs: &mut BlobStore,
-        slot: SlotId,
-        head: &Head,
-        bytes: &[u8],
-        call: &Call,
-    ) -> Result<(), UtxoRefusal> {
+        let Some(bytes) = bytes_of(blobs, number, (offset, head.size)).filter(is_of) else { return Ok(()) };
         let settings = call.settings;
         let place = if head.is_apart(settings) {
-            let parts = location::store(blobs, bytes, settings.max_external_bytes)?;
-            self.set_flags(slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
+            let parts = location::store(blobs, &bytes, settings.max_external_bytes)?;
+            self.set_flags(*slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
             location::encode_parts(&parts)
         } else {
             self.slots.reserve(&[(bytes.len() as u32, 1)]).map_err(refused)?;
             let own = self.slots.allocate(bytes.len() as u32).map_err(refused)?;
-            self.slots.write(own, 0, bytes);
+            self.slots.write(own, 0, &bytes);
             location::encode_slot(own)
         };
-        self.slots.write(slot, head.transaction_at(), &place);
+        self.slots.write(*slot, head.transaction_at(), &place);
         Ok(())
     }
 }

@@ -68,7 +68,7 @@ mod upload;
 mod wanted;
 
 pub use ahead::Ahead;
-pub use apply::{Applied, Applying, Input, Inputs, Refused};
+pub use apply::{Applying, Input, Inputs, Refused};
 pub use batch::{BatchItem, Chained, Conflicting, Mined};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};
