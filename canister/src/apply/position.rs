@@ -240,8 +240,10 @@ pub struct Waits {
 pub struct Applier {
     cells: Rc<Space>,
     pub(super) stored: Stored,
-    stop: Option<Stop>,
-    waits: Option<Waits>,
+    /// Why applying stands at its position, if a transaction there could not be applied.
+    pub stop: Option<Stop>,
+    /// Why a rollback waits.
+    pub waits: Option<Waits>,
 }
 
 impl Applier {
@@ -272,11 +274,6 @@ impl Applier {
     /// Returns the treatment of inputs whose parents have no record.
     pub fn missing(&self) -> MissingParents {
         self.stored.missing
-    }
-
-    /// Returns why applying stands at its position, if a transaction there could not be applied.
-    pub fn stop(&self) -> Option<&Stop> {
-        self.stop.as_ref()
     }
 
     /// Keeps the reason why applying stands at its position. A repeated reason keeps its time.
@@ -381,11 +378,6 @@ impl Applier {
     /// Forgets the counts, because an operator has seen them.
     pub fn acknowledge(&mut self) {
         self.set(Stored { pruned: Counted::default(), lost: Counted::default(), ..self.stored });
-    }
-
-    /// Returns why a rollback waits.
-    pub fn waits(&self) -> Option<&Waits> {
-        self.waits.as_ref()
     }
 
     /// Keeps why a rollback waits, and returns whether this is news; `None`: it goes on.

@@ -68,7 +68,7 @@ impl State {
     /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
     fn rollback_waits_until(&self) -> Option<u64> {
         self.chain.state().rollback_to?;
-        self.applier.waits().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
+        self.applier.waits.as_ref().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
     }
 
     /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.

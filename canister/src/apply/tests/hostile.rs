@@ -83,7 +83,7 @@ fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
         let bad = UtxoApplyError::BadBody { transaction: applied, at: expected, why: why.into() };
         assert_eq!(w.step(&argument(0)), Err(bad.clone()));
         if applied > 0 {
-            assert_eq!(w.applier.stop().map(|stop| stop.text.clone()), Some(format!("block 0: {bad}")), "{why}");
+            assert_eq!(w.applier.stop.as_ref().map(|stop| stop.text.clone()), Some(format!("block 0: {bad}")), "{why}");
         }
         let done = w.outcome(&rest, false);
         assert_eq!(done, Err(UtxoApplyError::OperatorOnly), "{why}");
@@ -93,7 +93,7 @@ fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
         assert_eq!(w.step(&argument(0)), Err(bad.clone()), "{why}");
         let done = w.outcome(&rest, true).unwrap();
         assert_eq!((done.rest, done.applied.has_more, done.finished), (applied..2, false, Some(height(0))), "{why}");
-        assert!(w.applier.stop().is_none() && w.step(&rest).unwrap().known);
+        assert!(w.applier.stop.is_none() && w.step(&rest).unwrap().known);
         // The rest of the block has no records; the chain goes on, and is taken back.
         let records = w.utxo.storage().records;
         assert_eq!(records, u64::from(applied), "{why}");
