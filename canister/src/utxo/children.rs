@@ -215,13 +215,12 @@ impl UtxoStore {
         let Ok(Some((newest, mut walk))) = self.child_pages(head) else { return false };
         let (mut total, mut freed) = (newest.total, 0);
         while freed < most {
-            let Ok(Some((at, page))) = self.next_page(&mut walk) else {
+            let next = self.next_page(&mut walk).ok().flatten().and_then(|(at, page)| {
+                total = total.saturating_sub(page.count);
+                self.free_oldest(walk.newest, at, &page).ok().filter(|next| *next != 0)
+            });
+            if next.is_none() {
                 // The end of the list, or an unreadable page.
-                let _ = extras::set_children(&mut self.slots, slot, head, 0);
-                return false;
-            };
-            total = total.saturating_sub(page.count);
-            if self.free_oldest(walk.newest, at, &page).unwrap_or(0) == 0 {
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return false;
             }

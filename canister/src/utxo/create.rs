@@ -70,16 +70,12 @@ struct NewRecord<'a> {
     tail: &'a [u8],
     mined: Option<&'a MinedIn>,
     /// The record's key among unmined records, if the record is not mined.
-    unmined: u32,
+    unmined: Option<u32>,
 }
 
 impl NewRecord<'_> {
     fn blocks(&self) -> &[BlockRef] {
         self.mined.map_or(&[], |mined| &mined.blocks)
-    }
-
-    fn is_mined(&self) -> bool {
-        self.mined.is_some_and(|mined| mined.on_longest_chain)
     }
 }
 
@@ -200,11 +196,8 @@ impl UtxoStore {
             self.used.heap = self.used.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
-        let unmined = if terms.mined.is_some_and(|mined| mined.on_longest_chain) {
-            0
-        } else {
-            self.unmined_key(parsed, terms, call)
-        };
+        let is_mined = terms.mined.is_some_and(|mined| mined.on_longest_chain);
+        let unmined = (!is_mined).then(|| self.unmined_key(parsed, terms, call));
         let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined, unmined };
         let made = if terms.conflicting {
             self.atomically(|store| {
@@ -300,11 +293,11 @@ impl UtxoStore {
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         let highest = new.blocks().iter().map(|block| block.height).max();
         let keys = [
-            (Order::UnminedSince, new.unmined),
+            (Order::UnminedSince, new.unmined.unwrap_or(0)),
             (Order::CreatedAt, head.created_secs()),
             (Order::DeleteAt, call.due(highest.unwrap_or(0))),
         ];
-        let entering = &keys[if new.is_mined() { 2 } else { 0 }..if evaluated { 3 } else { 2 }];
+        let entering = &keys[if new.unmined.is_none() { 2 } else { 0 }..if evaluated { 3 } else { 2 }];
         let wanted = wanted(head);
         let Some(spends) = spends.filter(|spends| !spends.is_empty()) else {
             self.root.reserve(&self.slots, entering, 0, &wanted).map_err(refused)?;
@@ -366,8 +359,8 @@ impl UtxoStore {
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
-        if !new.is_mined() {
-            self.set_unmined(slot, head, Some(new.unmined));
+        if new.unmined.is_some() {
+            self.set_unmined(slot, head, new.unmined);
         }
         if evaluated {
             self.evaluate(slot, call)?;

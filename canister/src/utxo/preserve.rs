@@ -15,10 +15,6 @@ const MOST_LOOKED_UP: u32 = 10_000;
 /// A parent that cannot be preserved, and the reason.
 pub type Blocked = (Hash, UtxoRefusal);
 
-fn is_due_by(head: &Head, height: u32) -> bool {
-    head.delete_at().is_some_and(|due| due <= height)
-}
-
 impl UtxoStore {
     /// Keeps a transaction from being deleted until a height, and returns whether the transaction has a record.
     ///
@@ -86,7 +82,7 @@ impl UtxoStore {
             self.used.read += LOOKUP_PAGES;
             let wanted = |head: &Head| match due_by {
                 None => head.key(Order::PreserveUntil) < Some(until),
-                Some(height) => is_due_by(head, height),
+                Some(height) => head.delete_at().is_some_and(|due| due <= height),
             };
             match self.preserve_found(parent, until, wanted) {
                 Ok(Some(now)) => preserved += u64::from(now || due_by.is_none()),

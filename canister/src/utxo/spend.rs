@@ -36,7 +36,20 @@ impl Spends {
     /// Sorts the spends of a transaction. `errors` gets those that spend the output of another input.
     pub fn new(spender: Hash, mut planned: Vec<Planned>, above: u32, errors: &mut Vec<RefusedSpend>) -> Self {
         planned.sort_unstable_by_key(|plan| (plan.address.slot, plan.address.at, plan.index));
-        find_twice(&mut planned, &spender, errors);
+        // The same input counts once; another input is refused.
+        let mut first = 0;
+        for i in 1..planned.len() {
+            if planned[i].address != planned[first].address {
+                first = i;
+                continue;
+            }
+            let vin = planned[first].vin;
+            if planned[i].new && planned[i].vin != vin {
+                let error = UtxoRefusal::Spent { by: Spender { txid: spender.into(), vin } };
+                errors.push(RefusedSpend { spend: planned[i].index, error: error.into() });
+            }
+            planned[i].new = false;
+        }
         Self { spender, planned, above }
     }
 
@@ -67,41 +80,7 @@ pub(super) enum Strictness {
     Winner,
 }
 
-/// Finds outputs that one transaction spends twice, in spends that are sorted by address. The same input counts once; another input
-/// is refused.
-fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedSpend>) {
-    let mut first = 0;
-    for i in 1..planned.len() {
-        if planned[i].address != planned[first].address {
-            first = i;
-            continue;
-        }
-        let vin = planned[first].vin;
-        if planned[i].new && planned[i].vin != vin {
-            let error = UtxoRefusal::Spent { by: Spender { txid: spender.into(), vin } };
-            errors.push(RefusedSpend { spend: planned[i].index, error: error.into() });
-        }
-        planned[i].new = false;
-    }
-}
-
 impl UtxoStore {
-    /// Checks a record from which outputs will be spent.
-    fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoRefusal> {
-        if strictness != Strictness::Winner {
-            if head.is(flag::CONFLICTING) {
-                return Err(UtxoRefusal::Conflicting);
-            }
-            if head.is(flag::LOCKED) {
-                return Err(UtxoRefusal::Locked);
-            }
-        }
-        if call.height < head.spending_height {
-            return Err(UtxoRefusal::CoinbaseImmature { spendable_at: head.spending_height });
-        }
-        Ok(())
-    }
-
     /// Returns the height from which on a reassigned output is spendable.
     pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoRefusal> {
         if found.extras.get().is_none() {
@@ -150,8 +129,19 @@ impl UtxoStore {
         call: &Call,
         strictness: Strictness,
     ) -> Result<(EntryAddress, Entry), UtxoRefusal> {
-        Self::check_record(&found.head, call, strictness)?;
-        let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
+        let head = &found.head;
+        if strictness != Strictness::Winner {
+            if head.is(flag::CONFLICTING) {
+                return Err(UtxoRefusal::Conflicting);
+            }
+            if head.is(flag::LOCKED) {
+                return Err(UtxoRefusal::Locked);
+            }
+        }
+        if call.height < head.spending_height {
+            return Err(UtxoRefusal::CoinbaseImmature { spendable_at: head.spending_height });
+        }
+        let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, head, vout)?;
         hash.map_or(Ok(()), |hash| entry.check_hash(hash))?;
         if entry.is(FROZEN) {
             return Err(UtxoRefusal::Frozen);
