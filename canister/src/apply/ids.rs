@@ -13,7 +13,7 @@ pub type Cached = OnceCell<Option<BlockIds>>;
 /// # Errors
 /// `Corrupt`.
 pub fn read(window: &Window, source: Source) -> Result<BlockIds, BodyError> {
-    window.ids(source, 0..window.transactions()).map(BlockIds::new)
+    window.ids(source, 0..window.meta.transactions).map(BlockIds::new)
 }
 
 /// Returns the position of a transaction in the block of a window.

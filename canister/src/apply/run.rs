@@ -199,7 +199,7 @@ impl Applier {
 impl Run<'_, '_> {
     /// Applies transactions until the message is full or the block is finished. Returns whether it is finished.
     fn run(&mut self, arg: &UtxoApplyBlock) -> Result<bool, UtxoApplyError> {
-        let count = self.window.transactions();
+        let count = self.window.meta.transactions;
         self.begin()?;
         self.check_skip(arg)?;
         while self.position.transaction < count {
@@ -244,7 +244,7 @@ impl Run<'_, '_> {
     fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
         let Some(skip) = &arg.skip else { return Ok(()) };
         let at = self.position.transaction;
-        let next = if at < self.window.transactions() {
+        let next = if at < self.window.meta.transactions {
             let ids = self.window.ids((&*self.stores.chain, &*self.stores.blobs), at..at + 1);
             ids.map_err(|error| self.body_error(error))?.first().copied()
         } else {

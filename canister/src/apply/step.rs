@@ -87,8 +87,8 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
         && let Ok(Some(next)) = Unhashed::first(bytes)
         && !next.parsed.extended
     {
-        len += next.raw().len();
-        bytes = &bytes[next.raw().len()..];
+        len += next.raw.len();
+        bytes = &bytes[next.raw.len()..];
         match (is_large(&next), group.is_empty()) {
             (true, false) => break,
             (true, true) => return Ok(vec![next]),
@@ -99,7 +99,7 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
 }
 
 fn is_large(transaction: &Unhashed) -> bool {
-    let (inputs, outputs, bytes) = (transaction.inputs().len(), transaction.outputs(), transaction.raw().len());
+    let (inputs, outputs, bytes) = (transaction.parsed.inputs.len(), transaction.outputs(), transaction.raw.len());
     let is_wide = inputs > MOST_INPUTS || outputs > MOST_OUTPUTS;
     is_wide || bytes > MOST_BYTES || pages(inputs, outputs, bytes) > MOST_PAGES
 }
@@ -113,9 +113,9 @@ fn pages(inputs: usize, outputs: usize, size: usize) -> u64 {
 /// Applies the next transactions that are read and hashed together.
 pub fn group(run: &mut Run) -> Result<Step, UtxoApplyError> {
     let first = run.position.transaction;
-    let most = (run.window.transactions() - first).min(GROUP);
+    let most = (run.window.meta.transactions - first).min(GROUP);
     // The window is borrowed by the transactions, and the run goes on without it.
-    let meta = run.window.meta();
+    let meta = run.window.meta;
     let mut window = std::mem::replace(&mut run.window, Window::new(meta));
     let done = group_of(run, &mut window, most);
     run.window = window;
@@ -138,7 +138,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             if run.worked {
                 return Ok(Step::Full);
             }
-            let mut skimmed = Window::new(window.meta());
+            let mut skimmed = Window::new(window.meta);
             let end = skimmed
                 .end_of(source, run.position.offset, Reach::until(run.end))
                 .map_err(|error| run.body_error(error))?;
@@ -152,7 +152,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     if let [large] = group.as_mut_slice()
         && (in_parts || is_large(large))
     {
-        let end = run.position.offset + large.raw().len() as u64;
+        let end = run.position.offset + large.raw.len() as u64;
         match run.large(large, next) {
             Ok(Step::Full) => return Ok(Step::Full),
             Ok(Step::Done) => run.move_to(end),
@@ -164,7 +164,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     }
     utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
     for (transaction, txid) in group.into_iter().zip(&ids) {
-        let (raw, parsed) = (transaction.raw(), transaction.parsed);
+        let (raw, parsed) = (transaction.raw, transaction.parsed);
         let changed = run.stores.utxo.pages_changed();
         let pages = pages(parsed.inputs.len(), parsed.outputs.len(), raw.len());
         if run.worked && (changed + pages > MOST_PAGES || run.has_read_enough()) {
@@ -239,8 +239,8 @@ impl Run<'_, '_> {
     /// Continues a transaction that takes several messages: checks its inputs, then creates its record, then spends. Returns `Done` once
     /// the transaction is applied.
     fn large(&mut self, transaction: &mut Unhashed, txid: &Hash) -> Result<Step, Stop> {
-        let raw = transaction.raw();
-        let outpoints = transaction.inputs().to_vec();
+        let raw = transaction.raw;
+        let outpoints = transaction.parsed.inputs.to_vec();
         let count = outpoints.len() as u32;
         let slice = |first: u32| {
             let outpoints = &outpoints[first as usize..(first as usize + SLICE).min(outpoints.len())];

@@ -189,7 +189,7 @@ impl Part<'_, '_> {
 
     /// Marks the coinbase.
     fn mark(&mut self) -> Result<(), TakenBack> {
-        self.back.transaction = 1.min(self.window.transactions());
+        self.back.transaction = 1.min(self.window.meta.transactions);
         let ids = self.ids(0);
         self.back.transaction = 0;
         // Ids that cannot be read are named already.
@@ -220,7 +220,7 @@ impl Part<'_, '_> {
 
     /// Frees the outputs that deleted transactions of the block hold.
     fn free(&mut self) -> Result<(), TakenBack> {
-        while self.back.transaction < self.window.transactions() {
+        while self.back.transaction < self.window.meta.transactions {
             if let Err(error) = self.free_next()? {
                 self.fault(
                     self.back.transaction,

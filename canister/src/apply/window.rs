@@ -48,7 +48,8 @@ pub fn bad(at: u64, why: impl Into<String>) -> BodyError {
 
 /// The part of a body that is in memory.
 pub struct Window {
-    meta: BlockMeta,
+    /// The block.
+    pub meta: BlockMeta,
     start: u64,
     bytes: Vec<u8>,
     /// Value of the instruction counter after which a walk reads no other part.
@@ -86,16 +87,6 @@ impl Window {
     /// Returns the bytes of the body.
     pub fn len(&self) -> u64 {
         u64::from(self.meta.lengths[Segment::Body.index()])
-    }
-
-    /// Returns the block.
-    pub fn meta(&self) -> BlockMeta {
-        self.meta
-    }
-
-    /// Returns the number of transactions of the block's index segment.
-    pub fn transactions(&self) -> u32 {
-        self.meta.transactions
     }
 
     fn segment(&self, (chain, blobs): Source, segment: Segment, at: u64, len: u64) -> Result<Vec<u8>, BodyError> {
@@ -138,8 +129,8 @@ impl Window {
             return Err(bad(0, format!("the body has {} bytes, and a block's header {HEADER}", self.len())));
         }
         let (count, at) = self.var_int(source, HEADER, "the number of transactions")?;
-        if count != u64::from(self.transactions()) {
-            let indexed = self.transactions();
+        if count != u64::from(self.meta.transactions) {
+            let indexed = self.meta.transactions;
             return Err(bad(HEADER, format!("the body has {count} transactions, and the index segment {indexed}")));
         }
         Ok(at)

@@ -92,7 +92,8 @@ const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 pub struct DeletionQueue {
     store: Option<Store>,
     key: HashKey,
-    limits: Limits,
+    /// The bounds in force.
+    pub limits: Limits,
 }
 
 /// Bounds from the settings.
@@ -158,11 +159,6 @@ impl DeletionQueue {
             store.slots.rewrite();
             store.save(true);
         }
-    }
-
-    /// Sets the bounds.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
     }
 
     /// Returns the number of rows in all states, and its limit.

@@ -154,12 +154,12 @@ impl State {
         }
         self.blobs.arena().set_quota(cap, self.records.kept);
         let utxo = &self.config.utxo;
-        self.deletions.set_limits(Limits {
+        self.deletions.limits = Limits {
             rows: utxo.max_deletion_rows,
             dead: utxo.max_dead_blob_deletions,
             leases: utxo.max_leases_per_holder,
             least_retries: utxo.least_retries,
-        });
+        };
         cycles::set_feed_min(config::feed_min(&self.config, self.pruner.interval_secs()));
     }
 

@@ -36,16 +36,6 @@ const UNSPENT: [u8; (ENTRY - STATE) as usize] = {
 /// and the platform lets a message read 524,288 pages.
 const MOST_PARENTS: u32 = 150_000;
 
-/// Writes the bytes of a page; the head is zero except for the kind, the number, the UTXOs and the master.
-fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
-    let utxos = utxos_among(outputs);
-    out.clear();
-    out.extend(EXTRA);
-    out.extend([0; 2]);
-    [number, utxos, 0, 0, master].iter().for_each(|word| out.extend(word.to_le_bytes()));
-    entries_onto(outputs, out);
-}
-
 fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
     out.reserve(outputs.len() * ENTRY as usize);
     for output in outputs {
@@ -275,7 +265,7 @@ impl UtxoStore {
     fn unmined_key(&self, parsed: &Parsed, terms: &Terms, call: &Call) -> u32 {
         let (since, young) = (call.height, self.root.window.retention);
         let due_first = || !terms.conflicting && self.has_parent_due_by(&parsed.inputs, since.saturating_add(young));
-        if self.root.is_old(since) || due_first() { since | LATE } else { since }
+        if since < self.root.window.cutoff || due_first() { since | LATE } else { since }
     }
 
     /// Reserves memory, writes the record and its pages, enters the record in the table and the indexes, and makes the planned spends. If it
@@ -287,8 +277,9 @@ impl UtxoStore {
         spends: Option<&Spends>,
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
-        at_most("bytes of a record", u64::from(head.len()), u64::from(MAX_LEN))?;
-        head.created_at_ns = self.root.next_created(head.created_at_ns);
+        at_most("bytes of a record", head.bytes(), u64::from(MAX_LEN))?;
+        // Records of one message differ.
+        head.created_at_ns = head.created_at_ns.max(self.root.created.saturating_add(1));
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         let highest = new.blocks().iter().map(|block| block.height).max();
@@ -324,7 +315,7 @@ impl UtxoStore {
         let (tail, batch) = (new.tail, head.batch as usize);
         let extras =
             Extras { blocks: new.blocks().iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
-        let slot = self.slots.allocate(head.len()).map_err(refused)?;
+        let slot = self.slots.allocate(head.bytes() as u32).map_err(refused)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);
             return Err(refused(error).into());
@@ -338,7 +329,10 @@ impl UtxoStore {
         }
         let mut page = Vec::new();
         for (number, outputs) in (1..).zip(outputs.chunks(batch).skip(1)) {
-            page_bytes(number, slot, outputs, &mut page);
+            page.clear();
+            page.extend([EXTRA, [0; 2]].as_flattened());
+            page.extend([number, utxos_among(outputs), 0, 0, slot].map(u32::to_le_bytes).as_flattened());
+            entries_onto(outputs, &mut page);
             record.extend(self.put_page(&page).to_le_bytes());
         }
         if head.input_pages() > 0 {

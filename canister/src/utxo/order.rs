@@ -147,17 +147,6 @@ impl Root {
         self.save_window(slots);
     }
 
-    /// Returns whether a new record that is unmined since a height is old at once.
-    pub fn is_old(&self, since: u32) -> bool {
-        since < self.window.cutoff
-    }
-
-    /// Returns the `created_at_ns` of the next record: the time, or the nanosecond after the last record's if that is later, so that
-    /// records of one message differ.
-    pub fn next_created(&self, now_ns: u64) -> u64 {
-        now_ns.max(self.created.saturating_add(1))
-    }
-
     /// Writes the numbers of records and pages, and the last record's `created_at_ns`.
     pub fn save_counts(&self, slots: &mut Slots) {
         slots.write(slots.root(), 0, [self.records, self.pages, self.created].map(u64::to_le_bytes).as_flattened());

@@ -143,7 +143,7 @@ pub struct Unhashed<'a> {
     /// move would take 200 instructions.
     pub parsed: Box<Parsed>,
     /// The transaction's bytes, in the form that was given.
-    raw: &'a [u8],
+    pub raw: &'a [u8],
     /// The pieces of the standard form in order, if the bytes are in another form.
     pieces: Vec<&'a [u8]>,
     /// Satoshis and locking scripts of the outputs; none after they are hashed.
@@ -253,19 +253,9 @@ impl<'a> Unhashed<'a> {
         self.parsed.txid
     }
 
-    /// Returns the outpoints that the inputs spend; none for a coinbase.
-    pub fn inputs(&self) -> &[(Hash, u32)] {
-        &self.parsed.inputs
-    }
-
     /// Returns the number of outputs.
     pub fn outputs(&self) -> usize {
         self.outputs.len()
-    }
-
-    /// Returns the transaction's bytes, in the form that was given.
-    pub fn raw(&self) -> &'a [u8] {
-        self.raw
     }
 
     /// Returns the standard form. If it has several pieces, it is appended to the buffer or, if it is long, hashed.

@@ -3,7 +3,7 @@
 use super::call::{Call, hash_of};
 use super::limits::{look_up, operation_meter};
 use super::record::extras::Extras;
-use super::record::{Entry, EntryAddress, FROZEN, Hash, Head, REASSIGNED, SPENDER_DELETED, SPENT, flag};
+use super::record::{Entry, EntryAddress, FROZEN, Hash, REASSIGNED, SPENDER_DELETED, SPENT, flag};
 use super::store::{Found, UtxoStore};
 use crate::storage::Meter;
 use crate::storage::slots::SlotId;

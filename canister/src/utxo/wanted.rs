@@ -8,7 +8,7 @@ pub fn wanted(head: &Head) -> [(u32, u32); 5] {
     let (pages, blocks) = (head.extra_pages, head.blocks.saturating_sub(HEAD_BLOCKS));
     let on_last = head.outputs.wrapping_sub(head.batch.wrapping_mul(pages));
     [
-        (head.len(), 1),
+        (head.bytes() as u32, 1),
         (PAGE_HEAD + ENTRY.wrapping_mul(head.batch), pages.saturating_sub(1)),
         (PAGE_HEAD + ENTRY.wrapping_mul(on_last), pages.min(1)),
         (INPUT * INPUTS_OF_PAGE, head.input_pages()),

@@ -81,7 +81,7 @@ fn dead_letters_that_share_a_chain_are_dropped_within_each_message() {
     fill(&mut queue, MANY);
     // The rows at the end of the chain.
     (MANY - DEAD + 1..=MANY).for_each(|id| assert!(queue.increment(id, 1, NOW).unwrap().should_remove));
-    queue.set_limits(Limits { dead: 0, ..Limits::default() });
+    queue.limits = Limits { dead: 0, ..Limits::default() };
     let mut messages = 0;
     while queue.dead_count() > 0 {
         message(&mut queue, |queue| queue.tick(NOW));

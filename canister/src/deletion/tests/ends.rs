@@ -117,7 +117,7 @@ fn row_above_the_workers_height_is_skipped() {
 fn leases_are_limited_per_holder() {
     let mut queue = fresh();
     fill(&mut queue, 100);
-    queue.set_limits(Limits { leases: 2, ..Limits::default() });
+    queue.limits = Limits { leases: 2, ..Limits::default() };
     let leases = [acquire(&mut queue, 1, 1, NOW), acquire(&mut queue, 1, 1, NOW)];
     let full = Err(BlobDeletionError::TooManyLeases { limit: 2 });
     assert_eq!(queue.acquire(worker(1), &want(1), 0, NOW), full);
@@ -165,7 +165,7 @@ fn leases_ended_by_an_operator_return_rows_after_a_quarter_of_their_length() {
 fn row_is_given_up_at_the_larger_of_setting_and_workers_limit() {
     let mut queue = fresh();
     fill(&mut queue, 1);
-    queue.set_limits(Limits { least_retries: 3, ..Limits::default() });
+    queue.limits = Limits { least_retries: 3, ..Limits::default() };
     assert!(!queue.increment(1, 1, NOW).unwrap().should_remove);
     let lease = acquire(&mut queue, 1, 1, NOW);
     let said = batch(&lease.token, &[], &[1], 0);
@@ -181,13 +181,13 @@ fn dead_letters_above_the_setting_are_dropped_except_those_with_records() {
     let record = name(b"record");
     queue.schedule_record(&record, 0, &[7; 32]).unwrap();
     fill(&mut queue, 6);
-    queue.set_limits(Limits { dead: 2, ..Limits::default() });
+    queue.limits = Limits { dead: 2, ..Limits::default() };
     assert_eq!(complete(&mut queue, &[], &[1], 9).dead, 0);
     let arg = CompleteBlobDeletions { failed_ids: vec![1, 4, 3, 6, 2], max_retries: 1, ..Default::default() };
     assert_eq!(queue.complete(&arg, NOW, &mut gone()).unwrap().dead, 5);
     assert_eq!(ids(&queue.dead(None, 0).rows), [1, 4, 6], "row 1 has a record");
     queue = open();
-    queue.set_limits(Limits { dead: 0, ..Limits::default() });
+    queue.limits = Limits { dead: 0, ..Limits::default() };
     queue.tick(NOW);
     assert_eq!((ids(&queue.dead(None, 0).rows), queue.dead_count()), (vec![1], 1));
     assert_eq!(queue.store.as_ref().unwrap().root.counters[Counter::Dropped as usize], 4);

@@ -169,7 +169,7 @@ const TYPES: [&str; 3] = ["tx", "outputs", "subtree"];
 
 fn open() -> DeletionQueue {
     let mut queue = super::open();
-    queue.set_limits(LIMITS);
+    queue.limits = LIMITS;
     queue
 }
 

@@ -151,11 +151,6 @@ impl Head {
         self.directory_at() + 4 * (self.extra_pages + self.input_pages())
     }
 
-    /// Returns the bytes of the whole record.
-    pub fn len(&self) -> u32 {
-        self.transaction_at() + self.transaction_len
-    }
-
     /// Returns the bytes of the whole record, without overflow for fields that are damaged.
     pub fn bytes(&self) -> u64 {
         let inputs = if self.inputs > INLINE_INPUTS { 0 } else { u64::from(self.inputs) };
