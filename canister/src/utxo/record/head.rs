@@ -83,8 +83,8 @@ impl Head {
         (head.batch > 0).then_some(head)
     }
 
-    /// Returns the head's bytes, as words. An array takes fewer instructions than appending each field to a vector, because each append
-    /// compares lengths; and so do copies of less than 64 bytes.
+    /// Returns the head's bytes, as words. An array takes fewer instructions than a vector, whose every append compares lengths; copies of at
+    /// most 64 bytes become stores.
     pub fn encode(&self) -> [[u8; 4]; HEAD as usize / 4] {
         let mut words = [[0; 4]; HEAD as usize / 4];
         let ([kind, layout], [flags, more_flags]) = (MASTER, self.flags.to_le_bytes());
