@@ -7,7 +7,7 @@
 //! 4. `shrink` frees pages of a large record, some in each message.
 //! 5. `remove` frees the rest.
 
-use super::call::{Call, if_found};
+use super::call::Call;
 use super::limits::{STEP_PAGES, step_meter};
 use super::record::{
     self, EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
@@ -92,10 +92,12 @@ impl UtxoStore {
                 }
             }
             let Some((_, Ok(found))) = &last else { continue };
-            let utxo = if_found(EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout))?;
-            if let Some((address, entry)) = utxo
-                && entry.held_by(&of.head.txid, vin)
-            {
+            let (address, entry) = match EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout) {
+                Ok(found) => found,
+                Err(UtxoRefusal::UtxoNotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            if entry.held_by(&of.head.txid, vin) {
                 held.push((address, entry.state));
             }
         }
