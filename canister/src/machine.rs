@@ -568,9 +568,9 @@ impl Machine {
                 assert_eq!((&found.body, &found.index), (&made.block.body, &made.block.index));
             }
             let chain = state.chain.state();
-            assert_eq!(state.blobs.kept_bytes(owners::UPLOAD), 0);
+            assert_eq!(state.blobs.arena().kept_bytes(owners::UPLOAD), 0);
             let log = (chain.log_end - chain.log_first) * u64::from(world::CLASS);
-            assert_eq!(state.blobs.kept_bytes(owners::CHAIN), log);
+            assert_eq!(state.blobs.arena().kept_bytes(owners::CHAIN), log);
             assert!(!state.blobs.has_quarantined());
         });
         if self.model.harmed == 0 && self.model.policy.is_some() {
@@ -589,7 +589,7 @@ impl Machine {
         self.reset(first, true, true);
         self.pass(120);
         state::read(|state| {
-            assert_eq!(state.blobs.kept_bytes(owners::CHAIN), 0);
+            assert_eq!(state.blobs.arena().kept_bytes(owners::CHAIN), 0);
             assert!(!state.blobs.has_quarantined());
         });
         let draft = Draft { body: 70_000, ids: vec![0, 1, 2], own: 0, keys: vec![(0, 1)] };

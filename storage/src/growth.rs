@@ -169,20 +169,16 @@ impl<P: Platform> Growth<P> {
 
     /// Grows raw memory by `pages` pages. `is_measured`: an earlier try has measured the price.
     fn grow(&self, pages: u64, is_measured: bool) -> Result<(), GrowError> {
-        if self.put_off.get() {
-            self.check(pages, self.estimate(), 0)?;
-            return Err(GrowError::Later);
-        }
         // Each question to the platform costs 500 instructions, and only a growth changes the answers.
-        let now = P::now_ns();
-        let liquid = P::liquid_cycles();
-        match self.known(now) {
-            Some(price) => self.check_with(liquid, pages, price, 0)?,
-            // Growing one page, to measure the price, must be payable too.
-            None => {
-                let of_one = self.check_with(liquid, 1, self.estimate(), 0);
-                of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
-            }
+        let (now, liquid) = (P::now_ns(), P::liquid_cycles());
+        let price = self.estimate();
+        let all = self.check(liquid, pages, price, 0);
+        if self.put_off.get() {
+            return all.and(Err(GrowError::Later));
+        }
+        // If the price is not known, one page must be payable, which measures it.
+        if all.is_err() && (self.known(now).is_some() || self.check(liquid, 1, price, 0).is_err()) {
+            return all;
         }
         let mut balance = P::cycle_balance();
         if is_measured {
@@ -194,7 +190,7 @@ impl<P: Platform> Growth<P> {
         let price = Price { threshold: liquid.saturating_sub(left), reservation, at: now };
         self.learnt.set(Some(price));
         if pages > 1 {
-            self.check_with(left, pages - 1, price, 0)?;
+            self.check(left, pages - 1, price, 0)?;
             self.grow_raw(pages - 1, &mut balance, now)?;
         }
         Ok(())
@@ -241,13 +237,8 @@ impl<P: Platform> Growth<P> {
         })
     }
 
-    /// Checks that `pages` pages can be paid at a price while `set_aside` cycles are unavailable.
-    fn check(&self, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
-        self.check_with(P::liquid_cycles(), pages, price, set_aside)
-    }
-
-    /// Does the same for known liquid cycles.
-    fn check_with(&self, liquid: u128, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
+    /// Checks that `liquid` cycles pay `pages` pages at a price while `set_aside` of them are unavailable.
+    fn check(&self, liquid: u128, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
         let pages = u128::from(pages);
         let reservation = match price.reservation {
             0 => 0,
@@ -275,7 +266,7 @@ impl<P: Platform> Growth<P> {
 
     /// Returns the reason why a growth by `pages` would be refused, as seen by a query; `set_aside` cycles count as taken by a message.
     pub fn refusal(&self, pages: u64, set_aside: u128) -> Option<GrowError> {
-        self.check(pages, self.estimate(), set_aside).err()
+        self.check(P::liquid_cycles(), pages, self.estimate(), set_aside).err()
     }
 
     /// Runs work that must not grow memory: a growth is refused with [`GrowError::Later`] and deferred to

@@ -4,30 +4,10 @@
 //! 0 magic, 4 bytes   4 version u16   6 reserved u16
 //! ```
 
-use crate::OpenError;
-use std::rc::Rc;
+use crate::{OpenError, Platform, Space};
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
-
-/// Memory with headers.
-pub trait Bytes {
-    /// Returns the bytes of a header.
-    fn read_header(&self, at: u64) -> [u8; HEADER];
-
-    /// Writes the bytes of a header.
-    fn write_header(&self, at: u64, header: &[u8; HEADER]);
-}
-
-impl<B: Bytes> Bytes for Rc<B> {
-    fn read_header(&self, at: u64) -> [u8; HEADER] {
-        B::read_header(self, at)
-    }
-
-    fn write_header(&self, at: u64, header: &[u8; HEADER]) {
-        B::write_header(self, at, header);
-    }
-}
 
 /// A layout's magic and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +28,38 @@ impl Header {
         [a, b, c, d, low, high, 0, 0]
     }
 
+    /// Opens a space that begins with the header, or reserves `[0, end)` of an empty one and writes the header. Returns whether it was
+    /// empty.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, space: &Space<impl Platform>, end: u64) -> Result<bool, OpenError> {
+        let is_new = space.is_empty();
+        if is_new {
+            space.reserve(end).map_err(|why| OpenError::Grow { name: self.name, why })?;
+            self.write(space, 0);
+        }
+        self.read(space, 0)?;
+        Ok(is_new)
+    }
+
+    /// Writes what the heap mirrors of a space that begins with the header, and the header.
+    pub fn rewrite(&self, space: &Space<impl Platform>) {
+        space.rewrite();
+        self.write(space, 0);
+    }
+
     /// Writes the header.
-    pub fn write(&self, to: &impl Bytes, at: u64) {
-        to.write_header(at, &self.encode());
+    pub fn write(&self, to: &Space<impl Platform>, at: u64) {
+        to.write(at, &self.encode());
     }
 
     /// Checks the header at `at`.
     ///
     /// # Errors
     /// [`OpenError::Header`] if the magic or the version differs.
-    pub fn read(&self, from: &impl Bytes, at: u64) -> Result<(), OpenError> {
-        self.check(&from.read_header(at))
+    pub fn read(&self, from: &Space<impl Platform>, at: u64) -> Result<(), OpenError> {
+        self.check(&from.read(at))
     }
 
     /// Checks the bytes of a header, except the reserved bytes.

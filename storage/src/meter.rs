@@ -56,17 +56,12 @@ impl<P: Platform> Meter<P> {
     /// Returns a meter that ends so many instructions after its first reading of the counter, or after this number of changed pages. Fewer
     /// than 16 steps read no counter.
     pub fn lasting(instructions: u64, pages: u64) -> Self {
-        Self { lasts: Some(instructions), ..Self::of_pages(pages) }
-    }
-
-    /// Returns a meter that ends after this number of changed pages.
-    pub fn of_pages(pages: u64) -> Self {
-        Self::new(u64::MAX, pages)
+        Self { lasts: Some(instructions), ..Self::new(u64::MAX, pages) }
     }
 
     /// Returns a meter that never ends.
     pub fn unlimited() -> Self {
-        Self::of_pages(u64::MAX)
+        Self::new(u64::MAX, u64::MAX)
     }
 
     /// Reads the counter before each step but the first, because a step may take hundreds of millions of instructions.
@@ -171,7 +166,7 @@ mod tests {
     #[test]
     fn first_change_fits_and_the_next_must_not_exceed_the_pages() {
         let _counting = Counting::begin();
-        let meter = Meter::<Twin>::of_pages(3);
+        let meter = Meter::<Twin>::new(u64::MAX, 3);
         assert!(!meter.is_full(9));
         pretend_changes(1);
         assert_eq!([2, 3].map(|pages| meter.is_full(pages)), [false, true]);

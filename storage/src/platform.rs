@@ -3,7 +3,7 @@
 use ic_stable_structures::Memory;
 
 /// The platform below storage. Growing is a call of its [`Memory`].
-pub trait Platform: 'static {
+pub trait Platform: Copy + 'static {
     /// Raw stable memory.
     type Memory: Memory + Clone + Default;
 

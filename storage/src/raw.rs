@@ -6,15 +6,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Raw stable memory, by address.
+#[derive(Clone, Copy)]
 pub struct Raw<P>(PhantomData<P>);
-
-impl<P> Clone for Raw<P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Raw<P> {}
 
 impl<P: Platform> Raw<P> {
     pub(crate) const fn new() -> Self {

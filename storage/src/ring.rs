@@ -41,12 +41,9 @@ impl<P: Platform> Ring<P> {
     /// [`OpenError`].
     pub fn open(space: Space<P>, len: usize, most: u64) -> Result<Self, OpenError> {
         let ring = Self { space, len: len as u64, most, round: Cell::default() };
-        if ring.space.is_empty() {
-            ring.space.reserve(LEAF).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(&ring.space, 0);
+        if LAYOUT.open(&ring.space, LEAF)? {
             ring.save(Round { origin: 0, capacity: ring.slots() });
         }
-        LAYOUT.read(&ring.space, 0)?;
         let word = |nth: u64| ring.space.read_u64(ORIGIN + 8 * nth);
         let round = Round { origin: word(0), capacity: word(1) };
         if round.capacity == 0 || round.capacity > ring.slots() {
@@ -70,8 +67,7 @@ impl<P: Platform> Ring<P> {
 
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&self) {
-        self.space.rewrite();
-        LAYOUT.write(&self.space, 0);
+        LAYOUT.rewrite(&self.space);
         self.save(self.round.get());
     }
 

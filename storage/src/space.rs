@@ -10,8 +10,7 @@
 //! └──────────┘      └─────────────────────────┘     └──────────┘   └──────────┘
 //! ```
 
-use crate::arena::{Arena, Class, GRANULE};
-use crate::header::{Bytes, HEADER};
+use crate::arena::{Arena, GRANULE};
 use crate::superblock::Root;
 use crate::{GrowError, OS_PAGE, OpenError, Platform};
 use ic_stable_structures::Memory;
@@ -43,15 +42,16 @@ impl<P: Platform> Space<P> {
     /// [`OpenError::Corrupt`] if one of its leaves lies outside the arena.
     pub fn open(arena: &Arena<P>, id: u8) -> Result<Self, OpenError> {
         let root = arena.root(id);
+        let is_outside = |granule: u32| u64::from(granule) * GRANULE >= arena.end();
         let leaves = match root.leaves {
             0 => Vec::new(),
             1 => vec![root.granule],
-            leaves if u64::from(leaves) > MAX_LEAVES || !arena.has(root.granule.into()) => {
+            leaves if u64::from(leaves) > MAX_LEAVES || is_outside(root.granule) => {
                 return Err(Self::corrupt(id, format!("{leaves} leaves, listed in granule {}", root.granule)));
             }
             leaves => arena.payload().read_words(u64::from(root.granule) * GRANULE, leaves as usize),
         };
-        if let Some(leaf) = leaves.iter().find(|&&leaf| !arena.has(leaf.into())) {
+        if let Some(leaf) = leaves.iter().find(|&&leaf| is_outside(leaf)) {
             return Err(Self::corrupt(id, format!("a leaf at granule {leaf}")));
         }
         Ok(Self { arena: arena.clone(), id, root: Cell::new(root), leaves: RefCell::new(leaves) })
@@ -113,7 +113,7 @@ impl<P: Platform> Space<P> {
         let root = self.root.get();
         let needs_root = root.leaves < 2 && range.end > 1;
         // All granules are reserved before the first is taken.
-        self.arena.reserve(owner, &[(Class::SMALLEST, missing + u64::from(needs_root))])?;
+        self.arena.reserve(owner, &[(1, missing + u64::from(needs_root))])?;
         let taken: Result<Vec<u64>, GrowError> =
             (0..missing + u64::from(needs_root)).map(|_| self.arena.take_granules(owner, 1)).collect();
         let mut taken = taken?.into_iter();
@@ -314,16 +314,6 @@ impl<P: Platform> Space<P> {
     /// Writes 32 bits, little-endian.
     pub fn write_u32(&self, offset: u64, value: u32) {
         self.write(offset, &value.to_le_bytes());
-    }
-}
-
-impl<P: Platform> Bytes for Space<P> {
-    fn read_header(&self, at: u64) -> [u8; HEADER] {
-        self.read(at)
-    }
-
-    fn write_header(&self, at: u64, header: &[u8; HEADER]) {
-        self.write(at, header);
     }
 }
 

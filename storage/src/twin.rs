@@ -146,6 +146,7 @@ pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// The twin as a [`Platform`].
+#[derive(Clone, Copy)]
 pub struct Twin;
 
 impl Platform for Twin {

@@ -175,7 +175,7 @@ fn records_take_what_the_chain_frees_and_the_reverse() {
     world.replace(700, live_bytes(), 3, World::record);
     world.replace(MIB, live_bytes(), 3, World::blob);
     world.judge("chain, records, chain");
-    assert_eq!(world.blobs.kept_bytes(RECORDS), 0, "records keep nothing");
+    assert_eq!(world.blobs.arena().kept_bytes(RECORDS), 0, "records keep nothing");
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn blobs_take_what_keys_free() {
         world.sweep(world.next_key - keys);
     }
     world.peak = keys * 16;
-    let of_keys = world.blobs.kept_bytes(KEYS);
+    let of_keys = world.blobs.arena().kept_bytes(KEYS);
     world.sweep(world.next_key);
-    let left = world.blobs.kept_bytes(KEYS);
+    let left = world.blobs.arena().kept_bytes(KEYS);
     println!("{keys} keys keep {} MiB, none keep {} KiB", of_keys / MIB, left >> 10);
     assert!(left <= 128 << 10, "an empty table keeps {left} bytes");
     world.replace(MIB, live_bytes(), 3, World::blob);
@@ -203,7 +203,7 @@ fn large_blobs_take_what_small_ones_free() {
     world.replace(60_000, live_bytes(), 3, World::blob);
     world.replace(4 * MIB, live_bytes(), 3, World::blob);
     world.judge("blobs of 60,000 bytes, then of 4 MiB");
-    assert!(world.blobs.class_counters(Class::for_len(1).unwrap()).free <= 1, "all others are joined");
+    assert!(world.blobs.arena().class_counters(Class::for_len(1).unwrap()).free <= 1, "all others are joined");
 }
 
 /// Reported only: records that are kept for ever hold their chunks.

@@ -169,7 +169,7 @@ fn aborted_upload_of_colliding_references_is_undone_within_each_message() {
     }
     let own = MANY / 3 + 1;
     assert_eq!((world.chain.index_stats().entries, world.chain.key_stats().entries), (own, own));
-    assert_eq!(world.blobs.kept_bytes(owners::UPLOAD), 0);
+    assert_eq!(world.blobs.arena().kept_bytes(owners::UPLOAD), 0);
 }
 
 /// A walk over many long chains stops between two of them.

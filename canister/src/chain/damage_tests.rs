@@ -48,8 +48,8 @@ fn is_whole(chain: &ChainStore, blobs: &BlobStore, expected: &AppendBlock) -> bo
 /// The kept blobs are exactly those between the log's bounds, and nothing is in quarantine.
 fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     let state = chain.state();
-    assert_eq!(blobs.kept_bytes(owners::CHAIN), (state.log_end - state.log_first) * u64::from(CLASS));
-    assert_eq!(blobs.kept_bytes(owners::UPLOAD), 0);
+    assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), (state.log_end - state.log_first) * u64::from(CLASS));
+    assert_eq!(blobs.arena().kept_bytes(owners::UPLOAD), 0);
     assert!(!blobs.has_quarantined());
 }
 
@@ -115,8 +115,8 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
             // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-            assert_eq!(blobs.kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
-            assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
+            assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
+            assert_eq!(blobs.arena().class_counters(chain.log_class()).lost, 0, "{what}");
         }
     }
 }
@@ -156,8 +156,8 @@ fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 assert!(is_whole(&chain, &blobs, &new(17)), "{what}");
                 let head = chain.meta(17).unwrap();
                 let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-                assert_eq!(blobs.kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
-                assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
+                assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
+                assert_eq!(blobs.arena().class_counters(chain.log_class()).lost, 0, "{what}");
             }
         }
     }
@@ -221,7 +221,7 @@ fn log_with_a_lost_last_blob_continues_in_a_new_blob() {
                 assert_eq!(out.number, 3, "{what}: {:?}", out.faults);
                 assert!(!out.faults.is_empty(), "{what}");
                 assert_eq!(chain.state().log_tail, chain.meta(2).unwrap().log_end(), "{what}");
-                assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "{what}");
+                assert_eq!(blobs.arena().class_counters(chain.log_class()).lost, 1, "{what}");
                 enter(&mut chain, &mut blobs, &lies_in).unwrap();
                 assert!(is_whole(&chain, &blobs, &lies_in), "{what}");
                 enter(&mut chain, &mut blobs, &new).unwrap();
@@ -233,7 +233,7 @@ fn log_with_a_lost_last_blob_continues_in_a_new_blob() {
                 faults.extend(removed.faults);
             }
             assert_eq!(faults.len(), usize::from(!rolled_back), "{what}: {faults:?}");
-            assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "{what}");
+            assert_eq!(blobs.arena().class_counters(chain.log_class()).lost, 1, "{what}");
             check_space(&chain, &blobs);
             assert!(is_whole(&chain, &blobs, &own(5, 10)), "{what}");
         }
@@ -264,7 +264,11 @@ fn upload_into_a_lost_blob_can_be_aborted() {
     let put = PutBlockChunk { number: 5, chunk: 0, bytes: ByteBuf::from(chunks.remove(0)) };
     assert!(matches!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Corrupt { .. })));
     assert_eq!(chain.abort_upload(&mut blobs, 5), Ok(true));
-    assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "the upload's own; the other is still in the log");
+    assert_eq!(
+        blobs.arena().class_counters(chain.log_class()).lost,
+        1,
+        "the upload's own; the other is still in the log"
+    );
     check_space(&chain, &blobs);
     enter(&mut chain, &mut blobs, &new).unwrap();
     assert!(is_whole(&chain, &blobs, &new));
@@ -344,7 +348,7 @@ fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed>
 /// Skipping a block whose removal traps frees the range that the next block's record gives, unless that is damaged.
 #[test]
 fn skipped_block_loses_only_its_own_blobs() {
-    let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.class_counters(chain.log_class()).lost;
+    let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.arena().class_counters(chain.log_class()).lost;
     for wrong in [false, true] {
         let (mut chain, mut blobs) = chain_of(12);
         if wrong {
@@ -439,7 +443,7 @@ fn reset_may_drop_a_rollback_that_cannot_finish() {
             assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
         }
         (chain, blobs) = reopen(CLASS);
-        assert_eq!(blobs.kept_bytes(owners::CHAIN), 0);
+        assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), 0);
         append(&mut chain, &mut blobs, &own(4, 100)).unwrap();
         assert_eq!(chain.location(&blobs, &id(4)).unwrap().block_number, 4);
         assert_eq!(chain.location(&blobs, &id(5)), Err(ReadError::NotFound));

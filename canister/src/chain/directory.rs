@@ -45,11 +45,7 @@ impl Directory {
         owners: &'static [Owner],
         ring: u64,
     ) -> Result<Self, OpenError> {
-        if space.is_empty() {
-            space.reserve(HEADER).map_err(|why| OpenError::Grow { name: layout.name, why })?;
-            layout.write(&space, 0);
-        }
-        layout.read(&space, 0)?;
+        layout.open(&space, HEADER)?;
         Ok(Self { space, arena, layout, owners, ring })
     }
 
@@ -60,8 +56,7 @@ impl Directory {
 
     /// Writes the header and the list of leaves anew.
     pub fn rewrite(&self) {
-        self.space.rewrite();
-        self.layout.write(&self.space, 0);
+        self.layout.rewrite(&self.space);
     }
 
     /// Offset of the entry of a number. Entries without memory are zero.

@@ -312,7 +312,7 @@ impl World {
             assert_eq!(self.chain.clear(&mut self.blobs), Vec::<String>::new());
             self.reopen();
         }
-        assert_eq!(self.blobs.kept_bytes(owners::CHAIN), 0);
+        assert_eq!(self.blobs.arena().kept_bytes(owners::CHAIN), 0);
     }
 
     fn step(&mut self, step: &Step) {
@@ -375,12 +375,12 @@ impl World {
         assert_eq!(state.keys, model.kept.iter().map(|made| made.keys.len() as u64).sum::<u64>());
         assert_eq!(chain.payload_bytes(), model.kept.iter().map(Made::payload).sum::<u64>());
         // The log has exactly the blobs that payload and links touch; nothing is quarantined.
-        assert_eq!(blobs.kept_bytes(owners::UPLOAD), 0);
-        assert_eq!(blobs.kept_bytes(owners::CHAIN), (state.log_end - state.log_first) * u64::from(CLASS));
+        assert_eq!(blobs.arena().kept_bytes(owners::UPLOAD), 0);
+        assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), (state.log_end - state.log_first) * u64::from(CLASS));
         // Ids that share a hash have links that the model does not have.
-        assert!(self.colliding || blobs.kept_bytes(owners::CHAIN) == model.kept_bytes());
+        assert!(self.colliding || blobs.arena().kept_bytes(owners::CHAIN) == model.kept_bytes());
         assert_eq!(state.log_end, chain.log.blobs_end(state.log_tail).max(state.log_first));
-        assert!(Class::all().all(|class| blobs.class_counters(class).quarantined == 0));
+        assert!(Class::all().all(|class| blobs.arena().class_counters(class).quarantined == 0));
         if let Some(number) = state.head().map(|_| state.oldest) {
             let start = chain.log.blob_of(chain.meta(number).unwrap().log_offset);
             assert_eq!(state.log_first, start.min(state.log_end));

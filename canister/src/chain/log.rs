@@ -105,7 +105,8 @@ impl Log {
     /// Reserves memory so that these blobs can be added for an owner while the blobs from `oldest` on are kept.
     pub fn reserve(&self, blobs: &BlobStore, owner: Owner, oldest: u64, added: Range<u64>) -> Result<(), GrowError> {
         self.directory.reserve(oldest, added.clone())?;
-        blobs.reserve(owner, self.class, added.end.saturating_sub(added.start))
+        let count = added.end.saturating_sub(added.start);
+        blobs.arena().reserve(owner, &[(self.class.granules(), count)])
     }
 
     /// Adds blobs `[from, to)`; [`reserve`](Self::reserve) must have succeeded.

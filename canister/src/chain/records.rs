@@ -15,7 +15,7 @@ use super::directory::Directory;
 use super::hash::Hash;
 use super::record::{self, AppliedNote, BlockMeta, BlockRecord, Bytes, NOTE, Numbers, RECORD};
 use crate::storage::OpenError;
-use crate::storage::blob::{Class, GRANULE, SlotState};
+use crate::storage::blob::{GRANULE, SlotState};
 use crate::storage::memory::{GrowError, Space};
 use crate::storage::{Arena, owners};
 use coppice_storage::arena::Slot;
@@ -84,7 +84,7 @@ impl RecordStore {
             return self.arena.reserve(owners::BLOCK_RECORDS, &[]);
         }
         self.directory.reserve(first, page..page + 1)?;
-        self.arena.reserve(owners::BLOCK_RECORDS, &[(Class::SMALLEST, 1)])
+        self.arena.reserve(owners::BLOCK_RECORDS, &[(1, 1)])
     }
 
     /// Writes a record; [`reserve`](Self::reserve) must have succeeded.

@@ -109,7 +109,7 @@ impl ChainStore {
     pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
         self.pass(&removal);
         for blob in removal.freed {
-            blobs.write_off(self.log.class(), owners::CHAIN);
+            blobs.arena().lose(self.log.class(), owners::CHAIN);
             self.log.clear(blob);
         }
         self.save();
@@ -203,7 +203,7 @@ impl ChainStore {
                 Ok(ptr) => quarantined.push(ptr),
                 Err(why) => {
                     faults.push(format!("blob {blob} of the log: {why}"));
-                    blobs.write_off(self.log.class(), owner);
+                    blobs.arena().lose(self.log.class(), owner);
                 }
             }
             self.log.clear(blob);

@@ -146,7 +146,7 @@ mod tests {
             (chain, blobs) = reopen(CLASS);
         }
         assert_eq!(left, [BLOCKS + log, 300 + log, log - MOST_BLOBS]);
-        assert_eq!(blobs.kept_bytes(owners::CHAIN), 0);
+        assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), 0);
         while chain.debt(IndexTable::Ids).debt > 0 || chain.debt(IndexTable::Ids).sweeping {
             chain.sweep(IndexTable::Ids, Meter::unlimited());
         }

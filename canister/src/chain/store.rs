@@ -181,7 +181,7 @@ impl ChainStore {
 
     /// Bytes of the chain as the capacity trigger counts them: its blobs, and a record and index entries for each kept block.
     pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
-        blobs.kept_bytes(owners::CHAIN)
+        blobs.arena().kept_bytes(owners::CHAIN)
             + self.state.blocks() * BLOCK_BYTES
             + self.state.kept_references() * REFERENCE_BYTES
     }

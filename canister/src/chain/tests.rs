@@ -25,7 +25,7 @@ fn overhead(log_class: u32, blocks: u64, size: impl Fn(u64) -> usize) -> f64 {
     for number in 0..blocks {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], size(number))).unwrap();
     }
-    let kept = blobs.kept_bytes(owners::CHAIN) - u64::from(log_class);
+    let kept = blobs.arena().kept_bytes(owners::CHAIN) - u64::from(log_class);
     kept as f64 / chain.state().appended_bytes as f64
 }
 
@@ -153,8 +153,8 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
     let head = chain.meta(9).unwrap();
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-    assert_eq!(blobs.kept_bytes(owners::CHAIN), kept * (64 << 10));
-    assert_eq!(blobs.class_counters(chain.log_class()).lost, 1);
+    assert_eq!(blobs.arena().kept_bytes(owners::CHAIN), kept * (64 << 10));
+    assert_eq!(blobs.arena().class_counters(chain.log_class()).lost, 1);
     // The id of the damaged block is not found, and its stale entry does no harm.
     assert_eq!(chain.location(&blobs, &id(2)), Err(ReadError::NotFound));
     append(&mut chain, &mut blobs, &block(10, &[id(2)], 10)).unwrap();
@@ -218,7 +218,7 @@ fn append_without_room_for_links_undoes_its_ids() {
     // Allocate every blob that fits into memory.
     memory::set_max_pages(memory::billed_pages());
     while blobs.allocate(64 << 10, owners::EXTERNAL).is_ok() {}
-    let two = [(); 2].map(|()| blobs.kept_bytes(owners::EXTERNAL));
+    let two = [(); 2].map(|()| blobs.arena().kept_bytes(owners::EXTERNAL));
     assert!(two[0] > 0);
     let before = (*chain.state(), chain.index_stats().entries);
     assert_eq!(append(&mut chain, &mut blobs, &filled), Err(AppendError::NoMemory(NoMemory::OutOfSpace)));

@@ -10,7 +10,7 @@ use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus, UtxoStorage};
 pub fn status(state: &State) -> StorageStatus {
     let classes: Vec<ClassStorage> = Class::all()
         .map(|class| {
-            let of = state.blobs.class_counters(class);
+            let of = state.blobs.arena().class_counters(class);
             ClassStorage {
                 class: class.size(),
                 free: of.free.into(),
@@ -22,7 +22,7 @@ pub fn status(state: &State) -> StorageStatus {
     let owners: Vec<OwnerStorage> = coppice_interface::Owner::ALL
         .into_iter()
         .zip(Owner::all())
-        .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.kept_bytes(of) })
+        .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.arena().kept_bytes(of) })
         .collect();
     let quarantined_bytes = classes.iter().map(|of| of.quarantined * u64::from(of.class)).sum();
     let chain = state.chain.state();

@@ -25,6 +25,7 @@ pub mod native;
 pub mod timers;
 
 /// The platform as `coppice_storage` sees it.
+#[derive(Clone, Copy)]
 pub struct Ic;
 
 impl coppice_storage::Platform for Ic {

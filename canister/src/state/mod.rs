@@ -127,8 +127,7 @@ impl State {
     /// Writes all that the heap mirrors anew before an upgrade, which drops the heap: a bit that has changed in stable memory is mended.
     pub fn rewrite(&mut self) {
         self.blobs.arena().rewrite();
-        self.cells.rewrite();
-        places::HEADER.write(&self.cells, 0);
+        places::HEADER.rewrite(&self.cells);
         if config::CELL.is_damaged(&self.cells) {
             self.save_config();
         }
@@ -196,6 +195,6 @@ impl State {
 
     /// Number of blob slots that were written off.
     pub fn lost(&self) -> u64 {
-        Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum()
+        Class::all().map(|class| u64::from(self.blobs.arena().class_counters(class).lost)).sum()
     }
 }

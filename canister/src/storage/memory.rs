@@ -123,10 +123,7 @@ pub fn bench(which: u8) -> Space {
 
 /// Runs code that creates UTXO records or rows: their memory is limited by `max_utxo_bytes`, and they take nothing from the reserve.
 pub fn creating_records<T>(run: impl FnOnce() -> T) -> T {
-    match ARENA.with_borrow(Clone::clone) {
-        Some(arena) => arena.creating(run),
-        None => run(),
-    }
+    opened().creating(run)
 }
 
 // The interface declares the constant again, for replies.

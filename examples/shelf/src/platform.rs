@@ -4,6 +4,7 @@ use coppice_storage::Platform;
 use ic_cdk::api;
 
 /// The Internet Computer.
+#[derive(Clone, Copy)]
 pub struct Ic;
 
 impl Platform for Ic {

@@ -5,11 +5,6 @@ use super::class::{ByClass, Class};
 /// Wanted slots by class.
 pub type Demand = [u64; Class::COUNT];
 
-/// Returns the number of new blocks that are needed to serve `wanted` from `free`.
-pub fn missing_blocks(free: &ByClass, wanted: &Demand) -> u64 {
-    missing(free, wanted, Class::LARGEST)
-}
-
 /// Returns the number of new slots of the class `top` that are needed to serve `wanted`, of this and smaller classes, from `free`.
 ///
 /// Serving the classes in any order, each allocation from the smallest class that has a free slot, needs no more: such an allocation lowers
@@ -42,6 +37,10 @@ pub fn left(free: &ByClass, wanted: &Demand, class: Class) -> i64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn missing_blocks(free: &ByClass, wanted: &Demand) -> u64 {
+        missing(free, wanted, Class::LARGEST)
+    }
 
     /// Allocates one slot of a class from the smallest class that has one, splitting it.
     fn allocate(free: &mut ByClass, class: usize) -> bool {

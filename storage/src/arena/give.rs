@@ -135,7 +135,7 @@ impl<P: Platform> State<P> {
     /// Frees a piece of a slot of a counted owner. A whole unit becomes free on the shared side.
     #[inline(never)]
     fn free_counted(&mut self, granule: u64, class: Class, entry: Entry) {
-        let side = if class < self.limits.unit() { Side::Counted } else { Side::Shared };
+        let side = if class < self.limits.unit { Side::Counted } else { Side::Shared };
         self.free_piece(side, granule, class, entry);
     }
 
@@ -164,7 +164,7 @@ impl<P: Platform> State<P> {
     #[inline(never)]
     fn join_counted(&mut self, granule: u64, class: Class, entry: Entry) {
         if let Some((granule, entry)) = self.join(Side::Counted, granule, class, entry) {
-            self.free_piece(Side::Shared, granule, self.limits.unit(), entry);
+            self.free_piece(Side::Shared, granule, self.limits.unit, entry);
         }
     }
 
@@ -176,7 +176,7 @@ impl<P: Platform> State<P> {
         let mut line = before;
         let (mut at, mut class, mut entry) = (granule, class, entry);
         let unit = loop {
-            if side == Side::Counted && class == self.limits.unit() {
+            if side == Side::Counted && class == self.limits.unit {
                 break Some((at, entry));
             }
             let word = &mut line[SetId::free(class).index()];

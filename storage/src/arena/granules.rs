@@ -21,19 +21,19 @@ use crate::raw::Raw;
 const ENTRY: u64 = 16;
 const MARK: u8 = 0xC0;
 
-/// The state of a slot (`pruning-spec-v1.md` 1.3).
+/// The state of a slot (`pruning-spec-v1.md` 1.3), as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// Holds a blob.
-    Used,
+    Used = 1,
     /// The blob was freed; the slot may not be reused before the last reference is gone.
-    Quarantine,
+    Quarantine = 2,
     /// The slot may be reused.
-    Free,
+    Free = 3,
     /// Not the start of a slot.
-    Inside,
+    Inside = 4,
     /// Holds memory of a store other than the blobs.
-    Taken,
+    Taken = 5,
 }
 
 /// Decoded entry of a granule.
@@ -56,6 +56,10 @@ pub struct Entry {
 pub struct Undecodable;
 
 impl Entry {
+    /// The entry of a granule that was never the first of a slot.
+    pub const NEW: Self =
+        Self { generation: 0, len: 0, state: SlotState::Inside, class: Class::SMALLEST, owner: Owner::new(0) };
+
     /// The entry of a granule after its slot became free, with this class.
     #[inline]
     pub fn free(self, class: Class) -> Self {
@@ -82,13 +86,7 @@ impl Entry {
         let mut entry = [0; ENTRY as usize];
         entry[0..4].copy_from_slice(&self.generation.to_le_bytes());
         entry[4..8].copy_from_slice(&self.len.to_le_bytes());
-        entry[8] = match self.state {
-            SlotState::Used => 1,
-            SlotState::Quarantine => 2,
-            SlotState::Free => 3,
-            SlotState::Inside => 4,
-            SlotState::Taken => 5,
-        };
+        entry[8] = self.state as u8;
         entry[9] = self.class.index() as u8;
         entry[10] = self.owner.index() as u8;
         entry[11] = MARK;
@@ -112,15 +110,7 @@ impl Entry {
     fn decode(entry: [u8; ENTRY as usize]) -> Result<Self, Undecodable> {
         let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let state = match entry[8] {
-            0 if entry == [0; ENTRY as usize] => {
-                return Ok(Self {
-                    generation: 0,
-                    len: 0,
-                    state: SlotState::Inside,
-                    class: Class::SMALLEST,
-                    owner: Owner::new(0),
-                });
-            }
+            0 if entry == [0; ENTRY as usize] => return Ok(Self::NEW),
             1 => SlotState::Used,
             2 => SlotState::Quarantine,
             3 => SlotState::Free,

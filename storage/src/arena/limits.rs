@@ -35,56 +35,34 @@ pub type Wanted = [Demand; 2];
 /// The limits in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    shares: Shares,
     /// Bytes of the reserve, and bytes above the quota for work that creates no entries.
-    reserve: u64,
+    pub reserve: u64,
     /// A bit for each counted owner.
     counted: u32,
-    /// The class in which the reserve is counted.
+    /// The class of the log, in which the reserve is counted.
     class: Class,
     /// The class of a unit.
-    unit: Class,
-    /// Bytes that counted owners may touch while entries are created.
-    cap: u64,
+    pub unit: Class,
+    /// The quota: bytes that counted owners may touch while entries are created.
+    pub cap: u64,
     /// The bytes that counted owners touched when the cap was set.
-    floor: u64,
+    pub floor: u64,
     /// Entries are being created.
-    creating: bool,
+    pub creating: bool,
 }
 
 impl Limits {
     /// No limits.
-    pub fn new(shares: Shares) -> Self {
-        let counted = shares.counted.iter().fold(0, |bits, owner| bits | 1 << owner.index());
+    pub fn new(counted: &[Owner]) -> Self {
+        let counted = counted.iter().fold(0, |bits, owner| bits | 1 << owner.index());
         let class = Class::LARGEST;
-        Self { shares, reserve: 0, counted, class, unit: class, cap: u64::MAX, floor: 0, creating: false }
+        Self { reserve: 0, counted, class, unit: class, cap: u64::MAX, floor: 0, creating: false }
     }
 
-    /// Sets the bytes of the reserve.
-    pub fn set_reserve(&mut self, bytes: u64) {
-        self.reserve = bytes;
-    }
-
-    /// Sets the class of the log, in whose slots the reserve is counted.
+    /// Sets the class of the log.
     pub fn set_class(&mut self, class: Class) {
         self.class = class;
         self.unit = Class::for_len(class.size().max(LEAST_UNIT)).unwrap_or(Class::LARGEST);
-    }
-
-    /// Sets the quota of counted owners, and the bytes that they touched when it was set.
-    pub fn set_cap(&mut self, cap: u64, floor: u64) {
-        self.cap = cap;
-        self.floor = floor;
-    }
-
-    /// The quota.
-    pub fn cap(&self) -> u64 {
-        self.cap
-    }
-
-    /// Sets whether entries are being created, and returns the previous value.
-    pub fn set_creating(&mut self, creating: bool) -> bool {
-        std::mem::replace(&mut self.creating, creating)
     }
 
     /// Returns whether an owner counts towards the quota.
@@ -93,10 +71,9 @@ impl Limits {
         self.counted.wrapping_shr(owner.index() as u32) & 1 == 1
     }
 
-    /// The class of a unit.
-    #[inline]
-    pub fn unit(&self) -> Class {
-        self.unit
+    /// Owners that count towards the quota.
+    pub fn counted(&self) -> impl Iterator<Item = Owner> {
+        Owner::all().filter(|&owner| self.counts(owner))
     }
 
     /// The side of an owner's slots of a class.
@@ -109,14 +86,12 @@ impl Limits {
     #[inline]
     pub fn each(&self, owner: Owner, wanted: &mut Wanted, change: impl Fn(usize, &mut u64)) {
         let unit = if self.counts(owner) { self.unit.index() } else { 0 };
-        let [shared, counted] = wanted;
-        counted[..unit].iter_mut().enumerate().for_each(|(class, all)| change(class, all));
-        shared[unit..].iter_mut().enumerate().for_each(|(nth, all)| change(unit + nth, all));
+        (0..Class::COUNT).for_each(|class| change(class, &mut wanted[usize::from(class < unit)][class]));
     }
 
     /// Bytes of the units that counted owners touch.
     pub fn touched_bytes(&self, counters: &Counters) -> u64 {
-        let kept: u64 = self.shares.counted.iter().map(|&owner| counters.kept(owner)).sum();
+        let kept: u64 = self.counted().map(|owner| counters.kept(owner)).sum();
         (kept << GRANULE.ilog2()) + counters.free_bytes(Side::Counted)
     }
 

@@ -57,6 +57,7 @@ const FIRST_END: u64 = 16;
 const _: () = assert!(SPACES <= u8::MAX as usize);
 
 /// The arena. All handles are clones of one arena.
+#[derive(Clone)]
 pub struct Arena<P: Platform>(Rc<Shared<P>>);
 
 struct Shared<P: Platform> {
@@ -86,12 +87,6 @@ struct State<P: Platform> {
     ended: u64,
 }
 
-impl<P: Platform> Clone for Arena<P> {
-    fn clone(&self) -> Self {
-        Self(Rc::clone(&self.0))
-    }
-}
-
 impl<P: Platform> Arena<P> {
     /// Opens stable memory, or lays it out if it is empty. The cost does not depend on the number of slots.
     ///
@@ -113,7 +108,7 @@ impl<P: Platform> Arena<P> {
             granules: GranuleTable(raw),
             sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end())),
             counters,
-            limits: Limits::new(shares),
+            limits: Limits::new(shares.counted),
             reserved: Default::default(),
             reserving: 0,
             wanted: Default::default(),
@@ -165,12 +160,6 @@ impl<P: Platform> Arena<P> {
         });
     }
 
-    /// Returns whether a granule lies before the arena's end.
-    #[inline]
-    pub(crate) fn has(&self, granule: u64) -> bool {
-        self.with(|state| granule < state.counters.end())
-    }
-
     #[inline(always)]
     fn with<T>(&self, look: impl FnOnce(&State<P>) -> T) -> T {
         look(&self.0.state.borrow())
@@ -205,7 +194,7 @@ impl<P: Platform> Arena<P> {
     /// Returns the line of a granule, which belongs to the granule's owner.
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
-        self.with(|state| state.granules.line(granule))
+        GranuleTable(self.payload()).line(granule)
     }
 
     /// Searches all slots for one that one of these owners uses and that has this line: for a directory with a damaged entry.
@@ -224,7 +213,7 @@ impl<P: Platform> Arena<P> {
     /// Writes the line of a granule.
     #[inline(always)]
     pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
-        self.with(|state| state.granules.set_line(granule, line));
+        GranuleTable(self.payload()).set_line(granule, line);
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted and which determines the unit. Call it after each opening, before a
@@ -235,18 +224,18 @@ impl<P: Platform> Arena<P> {
 
     /// Sets the bytes of the reserve.
     pub fn set_reserve(&self, bytes: u64) {
-        self.change(|state, _| state.limits.set_reserve(bytes));
+        self.change(|state, _| state.limits.reserve = bytes);
     }
 
     /// Sets the bytes that counted owners may touch while entries are created, and the bytes that they touched when this was set (`floor`).
     /// Work that creates no entries may go above the larger one by the reserve. A slot for which no other unit is touched is never refused.
     pub fn set_quota(&self, cap: u64, floor: u64) {
-        self.change(|state, _| state.limits.set_cap(cap, floor));
+        self.change(|state, _| (state.limits.cap, state.limits.floor) = (cap, floor));
     }
 
     /// The quota in force, in bytes.
     pub fn quota(&self) -> u64 {
-        self.with(|state| state.limits.cap())
+        self.with(|state| state.limits.cap)
     }
 
     /// Bytes of the units that counted owners touch.
@@ -261,7 +250,7 @@ impl<P: Platform> Arena<P> {
 
     /// Runs work that creates entries: counted owners may take memory up to the quota, and nothing takes from the reserve.
     pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
-        let set = |creating| self.change(|state, _| state.limits.set_creating(creating));
+        let set = |creating| self.change(|state, _| std::mem::replace(&mut state.limits.creating, creating));
         let before = set(true);
         let done = run();
         set(before);

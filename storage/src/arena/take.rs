@@ -1,7 +1,7 @@
 //! Reserving and taking state.
 
 use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
-use super::demand::{Demand, left, missing_blocks};
+use super::demand::{Demand, left, missing};
 use super::extent;
 use super::granules::{Entry, SlotState};
 use super::limits::Wanted;
@@ -27,21 +27,13 @@ struct Lowest {
 }
 
 impl<P: Platform> Arena<P> {
-    /// Reserves slots for an owner, in place of what the owner reserved before; `wanted` lists classes and counts.
+    /// Reserves slots for an owner, in place of what the owner reserved before; `wanted` lists numbers of granules, 1 to 64, and counts of
+    /// slots.
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed, except that the owner has nothing reserved.
-    pub fn reserve(&self, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
-        let granules = wanted.iter().map(|&(class, count)| (class.granules(), count));
-        self.change(|state, growth| state.reserve(growth, owner, granules))
-    }
-
-    /// Does the same for an owner that takes granules; `wanted` lists numbers of granules, 1 to 64, and counts.
-    ///
-    /// # Errors
-    /// As [`reserve`](Self::reserve).
-    pub fn reserve_granules(&self, owner: Owner, wanted: &[(u64, u64)]) -> Result<(), GrowError> {
-        self.change(|state, growth| state.reserve(growth, owner, wanted.iter().copied()))
+    pub fn reserve(&self, owner: Owner, wanted: &[(u64, u64)]) -> Result<(), GrowError> {
+        self.change(|state, growth| state.reserve(growth, owner, wanted))
     }
 
     /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
@@ -82,7 +74,7 @@ impl<P: Platform> Arena<P> {
     /// [`GrowError`]; nothing has changed. A reserved slot is refused only after damage.
     #[inline]
     pub fn take(&self, owner: Owner, class: Class, len: u32) -> Result<Slot, GrowError> {
-        let entry = Entry { generation: 0, len, state: SlotState::Used, class, owner };
+        let entry = Entry { len, state: SlotState::Used, class, owner, ..Entry::NEW };
         self.change(|state, growth| state.take(growth, entry))
     }
 
@@ -95,30 +87,27 @@ impl<P: Platform> Arena<P> {
         let granules = granules.max(1);
         let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
         let len = (granules * GRANULE) as u32;
-        let entry = Entry { generation: 0, len, state: SlotState::Taken, class, owner };
+        let entry = Entry { len, state: SlotState::Taken, class, owner, ..Entry::NEW };
         self.change(|state, growth| state.take(growth, entry)).map(|slot| slot.granule)
     }
 }
 
 impl<P: Platform> State<P> {
     #[inline]
-    fn reserve(
-        &mut self,
-        growth: &Growth<P>,
-        owner: Owner,
-        wanted: impl Iterator<Item = (u64, u64)> + Clone,
-    ) -> Result<(), GrowError> {
-        let nothing = wanted.clone().all(|(_, count)| count == 0);
+    fn reserve(&mut self, growth: &Growth<P>, owner: Owner, wanted: &[(u64, u64)]) -> Result<(), GrowError> {
+        let nothing = wanted.iter().all(|(_, count)| *count == 0);
         // The usual case: what is there suffices.
         if nothing && self.outstanding == 0 {
             return Ok(());
         }
-        self.unreserve(owner);
+        if self.reserving & 1 << owner.index() != 0 {
+            self.give_up(owner);
+        }
         if nothing {
             return Ok(());
         }
         let (mut demand, mut whole) = (Demand::default(), 0);
-        for (granules, count) in wanted {
+        for &(granules, count) in wanted {
             let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
             demand[class.index()] += count;
             whole += self.whole(owner, granules).saturating_mul(count);
@@ -126,31 +115,16 @@ impl<P: Platform> State<P> {
         self.admit(growth, owner, &demand, whole)?;
         self.reserved[owner.index()] = demand;
         self.reserving |= 1 << owner.index();
-        if self.limits.counts(owner) {
-            self.limits.each(owner, &mut self.wanted, |class, all| *all += demand[class]);
-        } else {
-            self.wanted[Side::Shared.index()].iter_mut().zip(demand).for_each(|(all, more)| *all += more);
-        }
+        self.limits.each(owner, &mut self.wanted, |class, all| *all += demand[class]);
         self.outstanding += demand.iter().sum::<u64>();
         Ok(())
-    }
-
-    #[inline]
-    fn unreserve(&mut self, owner: Owner) {
-        if self.reserving & 1 << owner.index() != 0 {
-            self.give_up(owner);
-        }
     }
 
     #[inline(never)]
     fn give_up(&mut self, owner: Owner) {
         self.reserving &= !(1 << owner.index());
         let before = std::mem::take(&mut self.reserved[owner.index()]);
-        if self.limits.counts(owner) {
-            self.limits.each(owner, &mut self.wanted, |class, all| *all -= before[class]);
-        } else {
-            self.wanted[Side::Shared.index()].iter_mut().zip(before).for_each(|(all, less)| *all -= less);
-        }
+        self.limits.each(owner, &mut self.wanted, |class, all| *all -= before[class]);
         self.outstanding -= before.iter().sum::<u64>();
     }
 
@@ -163,7 +137,7 @@ impl<P: Platform> State<P> {
     /// Granules of the whole units that a slot takes in which a counted owner keeps `granules`; 0 if it is smaller than a unit.
     #[inline]
     fn whole(&self, owner: Owner, granules: u64) -> u64 {
-        let unit = self.limits.unit().granules();
+        let unit = self.limits.unit.granules();
         if self.limits.counts(owner) && granules > unit / 2 { granules.next_multiple_of(unit) } else { 0 }
     }
 
@@ -188,12 +162,11 @@ impl<P: Platform> State<P> {
     /// addition.
     fn check_quota(&self, all: &Wanted, whole: u64) -> Result<(), GrowError> {
         let pieces = self.limits.new_units(&self.counters, &all[Side::Counted.index()]);
-        let unit = self.limits.unit();
+        let unit = self.limits.unit;
         let wholes = |demand: &Demand| {
             Class::all().skip(unit.index()).map(|class| demand[class.index()] << class.index()).sum::<u64>()
         };
-        let counted = Owner::all().filter(|&owner| self.limits.counts(owner));
-        let reserved: u64 = counted.map(|owner| wholes(&self.reserved[owner.index()])).sum();
+        let reserved: u64 = self.limits.counted().map(|owner| wholes(&self.reserved[owner.index()])).sum();
         let granules = reserved.saturating_add(whole).saturating_add(pieces * unit.granules());
         let touched = self.limits.touched_bytes(&self.counters).saturating_add(granules.saturating_mul(GRANULE));
         if touched > self.limits.most() { Err(GrowError::QuotaFull) } else { Ok(()) }
@@ -219,7 +192,7 @@ impl<P: Platform> State<P> {
                 return Err(GrowError::OutOfSpace);
             }
         }
-        match missing_blocks(free, &all) {
+        match missing(free, &all, Class::LARGEST) {
             0 => Ok(()),
             blocks => self.grow(growth, blocks, &all),
         }
@@ -248,7 +221,7 @@ impl<P: Platform> State<P> {
             if to > last {
                 return Err(GrowError::OutOfSpace);
             }
-            if missing_blocks(&extent::grown(self.counters.free(Side::Shared), &line, end, to), wanted) == 0 {
+            if missing(&extent::grown(self.counters.free(Side::Shared), &line, end, to), wanted, Class::LARGEST) == 0 {
                 break;
             }
         }
@@ -260,9 +233,8 @@ impl<P: Platform> State<P> {
 
     /// Adds all slots up to a new end, which raw memory has.
     pub(super) fn extend(&mut self, to: u64) {
-        let new = Entry { generation: 0, len: 0, state: SlotState::Free, class: Class::LARGEST, owner: Owner::new(0) };
         extent::pieces(self.counters.end(), to)
-            .for_each(|(granule, class)| self.free_piece(Side::Shared, granule, class, new));
+            .for_each(|(granule, class)| self.free_piece(Side::Shared, granule, class, Entry::NEW));
         self.counters.set_end(self.raw, to);
         self.counters.save_free(self.raw, Side::Shared);
     }
@@ -282,24 +254,14 @@ impl<P: Platform> State<P> {
             one[class.index()] = 1;
             self.admit(growth, owner, &one, self.whole(owner, entry.granules()))?;
         }
-        match self.take_free(entry) {
-            Some(Some(slot)) => Ok(slot),
-            _ => self.take_after_damage(growth, entry),
-        }
-    }
-
-    /// Takes a slot after slots were written off, for the last of which there may be none.
-    #[cold]
-    #[inline(never)]
-    fn take_after_damage(&mut self, growth: &Growth<P>, entry: Entry) -> Result<Slot, GrowError> {
-        let side = self.limits.side(entry.owner, entry.class);
         loop {
             match self.take_free(entry) {
                 Some(Some(slot)) => return Ok(slot),
+                // Only after damage: a slot was written off, and after the last one there may be none.
                 Some(None) => {}
                 None => {
                     let mut one = self.wanted;
-                    one[side.index()][entry.class.index()] += 1;
+                    one[self.limits.side(owner, class).index()][class.index()] += 1;
                     self.grow(growth, 1, &self.limits.shared(&self.counters, &one))?;
                 }
             }
@@ -319,7 +281,7 @@ impl<P: Platform> State<P> {
     /// Takes a slot for a counted owner: a piece of a unit that is touched, if it is smaller than a unit and there is one, else a unit or more.
     #[inline(never)]
     fn take_counted(&mut self, entry: Entry) -> Option<Option<Slot>> {
-        let (class, unit) = (entry.class.index(), self.limits.unit().index());
+        let (class, unit) = (entry.class.index(), self.limits.unit.index());
         if let Some(lowest) = self.lowest(Side::Counted, class..unit) {
             return Some(self.take_from(Side::Counted, lowest, entry, Side::Counted));
         }
@@ -417,7 +379,7 @@ impl<P: Platform> State<P> {
     /// on the counted side, whole units on the shared one.
     #[inline(never)]
     fn split_units(&mut self, granule: u64, class: Class, end: u64) {
-        let unit = self.limits.unit();
+        let unit = self.limits.unit;
         let whole = end.next_multiple_of(unit.granules());
         self.free_beyond(Side::Shared, granule, class, whole);
         if whole > end {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::GrowError;
-use crate::blob::{AllocateError, BlobPtr, BlobStore, Freed, PtrError, Released};
+use crate::blob::{AllocateError, BlobPtr, BlobStore, PtrError};
 use crate::fixture::{self, COUNTED, LOG, RECORDS, UPLOAD};
 use crate::twin::{self, Twin};
 use ic_stable_structures::Memory;
@@ -83,7 +83,7 @@ fn a_slot_is_split_and_joined() {
 fn new_memory_joins_the_free_slots_before_it() {
     let arena = fresh();
     arena.growth().set_max_pages(8 * 16);
-    arena.reserve(LOG, &[(class(1024), 6)]).unwrap();
+    arena.reserve(LOG, &[(class(1024).granules(), 6)]).unwrap();
     assert_eq!(arena.end(), 7 << 20);
     arena.end_reservations();
     assert_eq!(arena.take(LOG, Class::LARGEST, 1).map(|slot| slot.granule), Ok(64));
@@ -175,9 +175,9 @@ fn flipped_bits_of_entries_and_lines_refuse_no_upgrade() {
 #[test]
 fn reservations_of_owners_add_up_and_are_never_refused() {
     let arena = fresh();
-    arena.reserve(LOG, &[(class(1024), 4)]).unwrap();
+    arena.reserve(LOG, &[(class(1024).granules(), 4)]).unwrap();
     assert_eq!(arena.end(), 5 << 20, "one in each mebibyte, except the first, which has the front");
-    arena.reserve(UPLOAD, &[(class(1024), 1)]).unwrap();
+    arena.reserve(UPLOAD, &[(class(1024).granules(), 1)]).unwrap();
     assert_eq!(arena.end(), 6 << 20, "the earlier ones are reserved by another owner");
     arena.growth().set_max_pages(arena.billed_pages());
     assert_eq!(arena.take(RECORDS, class(1024), 1), Err(GrowError::OutOfSpace));
@@ -186,10 +186,10 @@ fn reservations_of_owners_add_up_and_are_never_refused() {
     assert_eq!(arena.take(LOG, class(1024), 1), Err(GrowError::OutOfSpace), "used up");
     arena.growth().set_max_pages(8 * 16);
     // A new reservation replaces the owner's earlier one, and the end of the message ends all.
-    arena.reserve(LOG, &[(class(1024), 2)]).unwrap();
-    assert_eq!(arena.reserve(UPLOAD, &[(class(2048), 1)]), Err(GrowError::OutOfSpace));
-    arena.reserve(LOG, &[(class(64), 1)]).unwrap();
-    assert_eq!(arena.reserve(UPLOAD, &[(class(2048), 1)]), Ok(()));
+    arena.reserve(LOG, &[(class(1024).granules(), 2)]).unwrap();
+    assert_eq!(arena.reserve(UPLOAD, &[(class(2048).granules(), 1)]), Err(GrowError::OutOfSpace));
+    arena.reserve(LOG, &[(class(64).granules(), 1)]).unwrap();
+    assert_eq!(arena.reserve(UPLOAD, &[(class(2048).granules(), 1)]), Ok(()));
     assert_eq!(arena.take(LOG, class(2048), 1), Err(GrowError::OutOfSpace));
     arena.end_reservations();
     assert!(arena.take(LOG, class(2048), 1).is_ok());
@@ -203,7 +203,7 @@ fn counted_owners_end_at_the_quota() {
     let create = |owner| arena.creating(|| take(owner));
     assert!(create(COUNTED).is_ok() && create(COUNTED).is_ok());
     assert_eq!(create(COUNTED), Err(GrowError::QuotaFull));
-    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(64), 1)])), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(64).granules(), 1)])), Err(GrowError::QuotaFull));
     assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[])), Ok(()), "nothing is wanted");
     assert!(create(LOG).is_ok(), "not counted");
     let above = fixture::RESERVE / BLOCK;
@@ -230,7 +230,7 @@ fn counted_owners_end_at_the_quota() {
 fn reserved_memory_of_a_counted_owner_counts_towards_the_quota() {
     let arena = fresh();
     arena.set_quota(BLOCK, 0);
-    let half = [(class(2048), 1)];
+    let half = [(class(2048).granules(), 1)];
     arena.creating(|| {
         arena.reserve(COUNTED, &half).unwrap();
         assert_eq!(arena.take(COUNTED, Class::LARGEST, 1), Err(GrowError::QuotaFull));
@@ -291,8 +291,8 @@ fn counted_owners_fill_the_units_that_they_touch() {
     // A quota that is exceeded refuses new units only.
     arena.set_quota(unit, 0);
     assert_eq!(create(1_024), Err(GrowError::QuotaFull));
-    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512), 101)])), Err(GrowError::QuotaFull));
-    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512), 100)])), Ok(()));
+    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512).granules(), 101)])), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512).granules(), 100)])), Ok(()));
     arena.end_reservations();
     let filled = (0..).take_while(|_| create(512).is_ok()).count() + (0..).take_while(|_| create(64).is_ok()).count();
     assert_eq!((filled, arena.free_counted_bytes(), arena.touched_bytes()), (100 + 700, 0, 100 * unit));
@@ -585,7 +585,7 @@ fn agrees_with_a_model() {
                 (6, _) => {
                     model.reserved[owner.index()] = [0; 7];
                     let count = random.below(4);
-                    let wanted = arena.reserve(owner, &[(class, count)]);
+                    let wanted = arena.reserve(owner, &[(class.granules(), count)]);
                     let end = model.end_with(owner, class, count);
                     match wanted {
                         Ok(()) => {
@@ -638,23 +638,22 @@ fn agrees_with_a_model() {
                     let (freed, released) = (random.below(2) == 0, random.below(3) > 0);
                     if freed {
                         let expected = match same.as_ref().map(|held| held.state) {
-                            Some(SlotState::Used) => Some(Freed::Quarantined),
-                            Some(SlotState::Quarantine) => Some(Freed::AlreadyQuarantined),
-                            _ if model.is_free(granule) => Some(Freed::AlreadyFree),
+                            Some(SlotState::Used) => Some(true),
+                            Some(SlotState::Quarantine) => Some(false),
+                            _ if model.is_free(granule) => Some(false),
                             _ => None,
                         };
                         assert_eq!(blobs.free(&ptr).ok(), expected);
-                        if expected == Some(Freed::Quarantined) {
+                        if expected == Some(true) {
                             model.held.get_mut(&granule).unwrap().state = SlotState::Quarantine;
                         }
                     }
                     if released {
-                        let state =
-                            model.held.get(&granule).filter(|_| same.is_some()).map(|held| (held.state, held.owner));
+                        let state = model.held.get(&granule).filter(|_| same.is_some()).map(|held| held.state);
                         let expected = match state {
-                            Some((SlotState::Quarantine, owner)) => Ok(Released::Freed(owner)),
+                            Some(SlotState::Quarantine) => Ok(true),
                             Some(_) => Err(Some(PtrError::NotQuarantined)),
-                            _ if model.is_free(granule) => Ok(Released::AlreadyFree),
+                            _ if model.is_free(granule) => Ok(false),
                             _ => Err(None),
                         };
                         let released = blobs.release(&ptr);
@@ -663,7 +662,7 @@ fn agrees_with_a_model() {
                             Err(Some(error)) => assert_eq!(released, Err(error)),
                             Ok(expected) => assert_eq!(released, Ok(expected)),
                         }
-                        if let Ok(Released::Freed(_)) = expected {
+                        if expected == Ok(true) {
                             model.release(granule);
                         }
                     }
@@ -720,9 +719,9 @@ fn room_is_the_number_of_slots_that_can_be_taken() {
             taken.iter().step_by(3).for_each(|granule| arena.give_granules(RECORDS, *granule, 1));
             let room = arena.room(class(kib));
             assert!(pages < 500_000 || room > 32_000 * (1 << 20) / (u64::from(kib) << 10), "{room} of {kib} KiB");
-            arena.reserve(LOG, &[(class(kib), room)]).unwrap();
+            arena.reserve(LOG, &[(class(kib).granules(), room)]).unwrap();
             assert_eq!(
-                arena.reserve(LOG, &[(class(kib), room + 1)]),
+                arena.reserve(LOG, &[(class(kib).granules(), room + 1)]),
                 Err(GrowError::OutOfSpace),
                 "{pages} pages, {holes} holes, {kib} KiB"
             );
@@ -743,9 +742,9 @@ fn the_largest_arena() {
     let arena = fresh();
     // The first block of each of 2,000 extents has no slot of 4 MiB.
     let count = MAX_GRANULES / 64 - 2_000;
-    let largest = [(Class::LARGEST, count)];
-    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, count + 1)]), Err(GrowError::OutOfSpace));
-    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, u64::MAX / 2)]), Err(GrowError::OutOfSpace));
+    let largest = [(Class::LARGEST.granules(), count)];
+    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST.granules(), count + 1)]), Err(GrowError::OutOfSpace));
+    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST.granules(), u64::MAX / 2)]), Err(GrowError::OutOfSpace));
     arena.reserve(LOG, &largest).unwrap();
     assert_eq!((arena.end(), arena.billed_pages()), (500 << 30, MAX_GRANULES));
     assert_eq!(arena.take(UPLOAD, Class::LARGEST, 1), Err(GrowError::OutOfSpace), "all are reserved");
@@ -774,7 +773,7 @@ fn slot_that_is_reserved_when_it_is_given_back_is_not_reserved_in_the_next_messa
     arena.reserve_given(LOG, Class::SMALLEST);
     arena.end_reservations();
     assert_eq!(arena.take_granules(LOG, 1), Ok(granule));
-    assert_eq!(arena.reserve(LOG, &[(Class::SMALLEST, 1)]), Ok(()));
+    assert_eq!(arena.reserve(LOG, &[(Class::SMALLEST.granules(), 1)]), Ok(()));
 }
 
 /// The superblock, the counters and the upper bitmaps, byte by byte.

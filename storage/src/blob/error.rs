@@ -1,7 +1,7 @@
 //! Errors of allocations and of pointers. Nothing has changed when one of them is returned.
 
 use crate::GrowError;
-use crate::arena::{Owner, Undecodable};
+use crate::arena::Undecodable;
 
 /// Reasons why no blob was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,13 +14,7 @@ pub enum AllocateError {
     },
     /// The arena has reached 500 GiB, or memory could not be grown.
     #[error("{0}")]
-    Grow(GrowError),
-}
-
-impl From<GrowError> for AllocateError {
-    fn from(error: GrowError) -> Self {
-        Self::Grow(error)
-    }
+    Grow(#[from] GrowError),
 }
 
 /// Reasons why a pointer does not name a blob.
@@ -65,26 +59,6 @@ pub enum PtrError {
     /// The granule's entry cannot be decoded. Its content is never guessed.
     #[error("the granule cannot be decoded")]
     Corrupt,
-}
-
-/// Outcome of [`free`](super::BlobStore::free) (`pruning-spec-v1.md` 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freed {
-    /// The blob was in use and is now quarantined.
-    Quarantined,
-    /// The blob was already quarantined.
-    AlreadyQuarantined,
-    /// The blob was already free.
-    AlreadyFree,
-}
-
-/// Outcome of [`release`](super::BlobStore::release).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
-    /// The blob was quarantined and is now free; it no longer counts for this owner.
-    Freed(Owner),
-    /// The blob was already free.
-    AlreadyFree,
 }
 
 impl From<Undecodable> for PtrError {

@@ -10,12 +10,12 @@
 mod error;
 mod ptr;
 
-pub use crate::arena::{Class, ClassCounters, GRANULE, MAX_GRANULES, Owner, SlotState};
-pub use error::{AllocateError, Freed, PtrError, Released};
+pub use crate::arena::{Class, GRANULE, MAX_GRANULES, Owner, SlotState};
+pub use error::{AllocateError, PtrError};
 pub use ptr::{BlobPtr, MAX_BLOB};
 
+use crate::Platform;
 use crate::arena::{Arena, Entry};
-use crate::{GrowError, Platform};
 
 /// Blobs in stable memory.
 pub struct BlobStore<P: Platform> {
@@ -33,14 +33,6 @@ impl<P: Platform> BlobStore<P> {
         &self.arena
     }
 
-    /// Reserves memory so that the next `count` allocations of `class` by `owner` succeed.
-    ///
-    /// # Errors
-    /// [`GrowError`]; nothing has changed.
-    pub fn reserve(&self, owner: Owner, class: Class, count: u64) -> Result<(), GrowError> {
-        self.arena.reserve(owner, &[(class, count)])
-    }
-
     /// Allocates a slot of the smallest class that holds `len` bytes (`pruning-spec-v1.md` 2). The slot's bytes are not cleared.
     ///
     /// # Errors
@@ -54,12 +46,6 @@ impl<P: Platform> BlobStore<P> {
             class: class.size(),
             generation: slot.generation,
         })
-    }
-
-    /// Writes off a kept blob that cannot be freed because its entry is unreadable: it no longer counts for its owner, and its slot is lost
-    /// and never reused.
-    pub fn write_off(&mut self, class: Class, owner: Owner) {
-        self.arena.lose(class, owner);
     }
 
     /// Allocates a blob and writes its bytes.
@@ -173,41 +159,42 @@ impl<P: Platform> BlobStore<P> {
         }
     }
 
-    /// Quarantines a used blob. A blob that is already quarantined or free stays so (`pruning-spec-v1.md` 3), even if its memory has since
-    /// become part of a free slot of another class.
+    /// Quarantines a used blob, and returns whether it was used. A blob that is already quarantined or free stays so
+    /// (`pruning-spec-v1.md` 3), even if its memory has since become part of a free slot of another class.
     ///
     /// # Errors
     /// [`PtrError`] if the slot holds another blob now, or the pointer names no blob; nothing has changed.
-    pub fn free(&mut self, ptr: &BlobPtr) -> Result<Freed, PtrError> {
+    pub fn free(&mut self, ptr: &BlobPtr) -> Result<bool, PtrError> {
         let (granule, slot) = self.find(ptr)?;
         let same = slot.class.size() == ptr.class && slot.generation == ptr.generation;
         match slot.state {
             SlotState::Used if same => {
                 self.arena.quarantine(granule, slot);
-                Ok(Freed::Quarantined)
+                Ok(true)
             }
-            SlotState::Quarantine if same => Ok(Freed::AlreadyQuarantined),
-            SlotState::Free => Ok(Freed::AlreadyFree),
-            SlotState::Inside if self.arena.is_free(granule) => Ok(Freed::AlreadyFree),
+            SlotState::Quarantine if same => Ok(false),
+            SlotState::Free => Ok(false),
+            SlotState::Inside if self.arena.is_free(granule) => Ok(false),
             _ => Err(Self::not_a_blob(ptr, &slot)),
         }
     }
 
-    /// Frees a quarantined blob's slot. Only then does it stop counting for its owner.
+    /// Frees a quarantined blob's slot, and returns whether it was quarantined and not free already. Only then does it stop counting for its
+    /// owner.
     ///
     /// # Errors
     /// [`PtrError`] if the blob is used, the slot was reused, or the pointer names no blob; nothing has changed.
-    pub fn release(&mut self, ptr: &BlobPtr) -> Result<Released, PtrError> {
+    pub fn release(&mut self, ptr: &BlobPtr) -> Result<bool, PtrError> {
         let (granule, slot) = self.find(ptr)?;
         let same = slot.class.size() == ptr.class && slot.generation == ptr.generation;
         match slot.state {
             SlotState::Quarantine if same => {
                 self.arena.give(granule, slot);
-                Ok(Released::Freed(slot.owner))
+                Ok(true)
             }
             SlotState::Used if same => Err(PtrError::NotQuarantined),
-            SlotState::Free => Ok(Released::AlreadyFree),
-            SlotState::Inside if self.arena.is_free(granule) => Ok(Released::AlreadyFree),
+            SlotState::Free => Ok(false),
+            SlotState::Inside if self.arena.is_free(granule) => Ok(false),
             _ => Err(Self::not_a_blob(ptr, &slot)),
         }
     }
@@ -251,16 +238,6 @@ impl<P: Platform> BlobStore<P> {
         let (granule, slot) = self.find(ptr)?;
         self.arena.set_owner(granule, slot, owner);
         Ok(())
-    }
-
-    /// `estimated_kept_bytes` of an owner: class bytes of its used and quarantined blobs (`pruning-spec-v1.md` 10).
-    pub fn kept_bytes(&self, owner: Owner) -> u64 {
-        self.arena.kept_bytes(owner)
-    }
-
-    /// Counters of a class's slots.
-    pub fn class_counters(&self, class: Class) -> ClassCounters {
-        self.arena.class_counters(class)
     }
 
     /// Makes the entry of a blob's slot undecodable, as damage would.

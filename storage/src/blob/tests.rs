@@ -1,7 +1,8 @@
 //! Tests of the store's rules, one by one; `arena/tests.rs` compares random histories with a model.
 
 use super::*;
-use crate::arena::Entry;
+use crate::GrowError;
+use crate::arena::ClassCounters;
 use crate::fixture::{self, LOG, RECORDS};
 use crate::twin::Twin;
 use proptest::prelude::*;
@@ -58,7 +59,7 @@ fn earlier_pointers_are_typed_errors_whatever_became_of_their_memory() {
         store.release(ptr).unwrap();
     }
     for ptr in &ptrs {
-        assert_eq!((store.free(ptr), store.release(ptr)), (Ok(Freed::AlreadyFree), Ok(Released::AlreadyFree)));
+        assert_eq!((store.free(ptr), store.release(ptr)), (Ok(false), Ok(false)));
         assert!(store.read(ptr).is_err() && store.set_owner(ptr, RECORDS).is_err());
     }
     let large = store.allocate(200_000, LOG).unwrap();
@@ -82,12 +83,12 @@ fn earlier_pointers_are_typed_errors_whatever_became_of_their_memory() {
 fn a_quarantined_slot_is_not_reused() {
     let mut store = fresh();
     let a = store.allocate(10, LOG).unwrap();
-    assert_eq!(store.free(&a), Ok(Freed::Quarantined));
+    assert_eq!(store.free(&a), Ok(true));
     let b = store.allocate(10, LOG).unwrap();
     assert_ne!(a.offset, b.offset);
-    assert_eq!(store.kept_bytes(LOG), 2 * 65_536, "quarantine is still kept");
-    assert_eq!(store.release(&a), Ok(Released::Freed(LOG)));
-    assert_eq!(store.kept_bytes(LOG), 65_536);
+    assert_eq!(store.arena().kept_bytes(LOG), 2 * 65_536, "quarantine is still kept");
+    assert_eq!(store.release(&a), Ok(true));
+    assert_eq!(store.arena().kept_bytes(LOG), 65_536);
     let c = store.allocate(10, LOG).unwrap();
     assert_eq!((c.offset, c.generation), (a.offset, 2));
     assert_eq!(store.read(&a), Err(PtrError::StaleGeneration { current: 2 }));
@@ -104,7 +105,7 @@ fn refused_growth_changes_nothing() {
     fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
     while store.arena().take_granules(RECORDS, 1).is_ok() {}
     assert_eq!(store.allocate(10, LOG), Err(AllocateError::Grow(GrowError::OutOfSpace)));
-    assert_eq!((store.arena().end(), store.kept_bytes(LOG)), (1 << 20, 0));
+    assert_eq!((store.arena().end(), store.arena().kept_bytes(LOG)), (1 << 20, 0));
     fixture::arena().growth().set_max_pages(u64::MAX);
     crate::twin::with(|world| world.liquid_cycles = 0);
     assert_eq!(store.allocate(10, LOG), Err(AllocateError::Grow(GrowError::LowCycles { missing: 84_200_000_000 })));
@@ -138,14 +139,14 @@ fn a_poisoned_entry_fails_closed() {
     let b = store.allocate(10, LOG).unwrap();
     assert_eq!(b.offset, 5 * 65_536, "the poisoned slot does not block allocations");
     let class = Class::for_len(10).unwrap();
-    assert_eq!(store.class_counters(class), ClassCounters { lost: 1, free: 0, quarantined: 0 });
+    assert_eq!(store.arena().class_counters(class), ClassCounters { lost: 1, free: 0, quarantined: 0 });
 
     store.arena().poison(5);
     assert_eq!(store.free(&b), Err(PtrError::Corrupt));
-    store.write_off(class, LOG);
-    assert_eq!(store.kept_bytes(LOG), 65_536);
+    store.arena().lose(class, LOG);
+    assert_eq!(store.arena().kept_bytes(LOG), 65_536);
     let store = reopen(store);
-    assert_eq!(store.class_counters(class).lost, 2);
+    assert_eq!(store.arena().class_counters(class).lost, 2);
 }
 
 /// A bad entry in quarantine is counted as lost, and the blobs after it are released.
@@ -167,9 +168,9 @@ fn release_skips_a_bad_entry() {
     let (released, faults) = store.release_quarantined(1_000);
     assert_eq!((released, faults.len()), (2, 1), "{faults:?}");
     assert!(!store.has_quarantined());
-    let counters = store.class_counters(Class::for_len(10).unwrap());
+    let counters = store.arena().class_counters(Class::for_len(10).unwrap());
     assert_eq!(counters, ClassCounters { lost: 1, free: 1, quarantined: 1 });
-    assert_eq!((store.kept_bytes(LOG), store.release_quarantined(1_000)), (65_536, (0, vec![])));
+    assert_eq!((store.arena().kept_bytes(LOG), store.release_quarantined(1_000)), (65_536, (0, vec![])));
     let again = [(); 3].map(|()| store.allocate(10, LOG).unwrap().offset);
     assert_eq!(again, [4, 6, 7].map(|granule| granule * 65_536), "neither of the bad ones");
 }

@@ -215,7 +215,7 @@ impl<P: Platform> Slots<P> {
         self.reserved.set(Reserved { other: true, ..Reserved::default() });
         chunks.push((granules_of(0), wanted.narrow.into()));
         chunks.push((granules_of(CLASSES - 1), wanted.wide.into()));
-        self.arena.reserve_granules(self.owner, &chunks)?;
+        self.arena.reserve(self.owner, &chunks)?;
         self.reserved.set(wanted);
         Ok(())
     }

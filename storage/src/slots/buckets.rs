@@ -18,15 +18,7 @@ pub fn under<P: Platform>(
     at: u32,
     key: u32,
 ) -> impl Iterator<Item = SlotId> + use<'_, P> {
-    let mut next = radix::get(slots, root, key);
-    std::iter::from_fn(move || {
-        let slot = next;
-        if slot == 0 || !slots.contains(slot) {
-            return None;
-        }
-        next = slots.read_u32(slot, at);
-        Some(slot)
-    })
+    slots.chain(radix::get(slots, root, key), at)
 }
 
 /// Inserts a slot after the other slots of its key. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes must be reserved.
@@ -35,8 +27,7 @@ pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
     let last = under(slots, *root, at, key).last();
     match last {
         Some(last) => slots.write_u32(last, at, slot),
-        None => radix::insert(slots, root, key, slot)
-            .unwrap_or_else(|error| slots.broken(&format!("a bucket: memory was not reserved: {error}"))),
+        None => radix::insert(slots, root, key, slot),
     }
 }
 
@@ -48,7 +39,7 @@ pub fn leave(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
         let before = under(slots, *root, at, key).find(|before| slots.read_u32(*before, at) == slot);
         match before {
             Some(before) => slots.write_u32(before, at, next),
-            None => slots.broken(&format!("slot {slot} is not in the bucket of key {key}")),
+            None => slots.broken("slot", slot, "is not in the bucket of its key"),
         }
     } else if next == 0 {
         radix::remove(slots, root, key);

@@ -233,11 +233,10 @@ impl<P: Platform> Slots<P> {
         (line.prev, line.next) = (0, 0);
     }
 
-    /// Writes the line of a class in the header.
+    /// Writes the line of a class in the header; an undo writes all of them.
     #[inline]
-    pub(super) fn save_list(&mut self, class: usize) {
-        let (at, line) = self.header.line(class);
-        self.put_header(at, &line);
+    pub(super) fn save_list(&self, class: usize) {
+        self.header.save_list(&self.space, class);
     }
 }
 

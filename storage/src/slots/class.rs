@@ -25,13 +25,13 @@ pub const MAX_LEN: u32 = BLOCK as u32 - HEAD;
 const FIRST_WIDE: usize = 20;
 /// Granules of the chunks of larger slots.
 pub const WIDE: u64 = 4;
-/// Slots of a chunk, for the classes from [`FIRST_WIDE`] on.
-const PARTS: [u32; CLASSES - FIRST_WIDE] = [28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2];
+/// Slots of a chunk, for the classes from [`FIRST_WIDE`] on. A slot of [`LARGE`] is alone.
+const PARTS: [u32; LARGE - FIRST_WIDE + 1] = [28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1];
 
-const SIZES: [u32; CLASSES] = {
-    let mut sizes = [0; CLASSES];
+const SIZES: [u32; LARGE + 1] = {
+    let mut sizes = [0; LARGE + 1];
     let mut class = 0;
-    while class < CLASSES {
+    while class <= LARGE {
         sizes[class] = if class < 8 {
             (class as u32 + 1) * UNIT as u32
         } else if class < FIRST_WIDE {
@@ -59,16 +59,16 @@ pub fn class_for(len: u32) -> Option<usize> {
     (first..CLASSES.min(first + 4)).find(|class| size <= SIZES[*class])
 }
 
-/// Returns the bytes of a class's slots.
+/// Returns the bytes of a class's slots, for [`LARGE`] more than a granule.
 #[inline]
 pub fn size_of(class: usize) -> u32 {
     SIZES[class]
 }
 
-/// Returns the granules of a class's chunks.
+/// Returns the granules of a class's chunks; 1 for [`LARGE`], whose slots begin in any granule and have their number in their line.
 #[inline]
 pub fn granules_of(class: usize) -> u64 {
-    if class < FIRST_WIDE { 1 } else { WIDE }
+    if class < FIRST_WIDE || class == LARGE { 1 } else { WIDE }
 }
 
 /// Returns the slots of a class's chunks.

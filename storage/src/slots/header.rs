@@ -3,7 +3,7 @@
 //! ```text
 //! space SLOTS
 //! 0   magic "CPSL"   4 version u16   6 reserved u16
-//! 8   the owner's first slot u32, 0 for none   12 its complement u32
+//! 8   the owner's first slot u32, 0 for none   12 the same again
 //! 64  a line for each of the 34 classes, and one for slots with granules of their own:
 //!     0 first chunk with room u32   4 last chunk with room u32   8 slots in use u32   12 chunks u32
 //! ```
@@ -45,9 +45,9 @@ impl List {
     }
 }
 
-/// Returns a root and its complement, because a root with a flipped bit leads to another slot.
-fn root_line(root: SlotId) -> [u8; 8] {
-    (u64::from(root) | u64::from(!root) << 32).to_le_bytes()
+/// Returns a root twice, because a root with a flipped bit leads to another slot.
+fn root_line(root: SlotId) -> u64 {
+    u64::from(root) | u64::from(root) << 32
 }
 
 /// The header.
@@ -66,12 +66,7 @@ impl Header {
     /// [`OpenError`] if the header cannot be written, if its magic or version differs, if its root is damaged, or if its sums contradict the
     /// arena.
     pub fn open(space: &Space<impl Platform>, kept: u64) -> Result<Self, OpenError> {
-        if space.is_empty() {
-            space.reserve(OS_PAGE).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(space, 0);
-            space.write(ROOT, &root_line(0));
-        }
-        LAYOUT.read(space, 0)?;
+        LAYOUT.open(space, OS_PAGE)?;
         let header = space.read_with(0, |bytes: &[u8; BYTES]| {
             let list = |at: usize| {
                 let word = |nth: usize| u32_at(bytes, LINES as usize + LINE * at + 4 * nth);
@@ -79,7 +74,7 @@ impl Header {
             };
             Self { root: u32_at(bytes, ROOT as usize), lists: std::array::from_fn(list) }
         });
-        if space.read(ROOT) != root_line(header.root) {
+        if space.read_u64(ROOT) != root_line(header.root) {
             return Err(OpenError::Damaged { name: LAYOUT.name });
         }
         let granules = header.granules();
@@ -97,8 +92,7 @@ impl Header {
 
     /// Granules of all chunks.
     fn granules(&self) -> u64 {
-        let of = |class: usize| u64::from(self.lists[class].chunks) * granules_of(class);
-        (0..CLASSES).map(of).sum::<u64>() + u64::from(self.lists[LARGE].chunks)
+        (0..LISTS).map(|class| u64::from(self.lists[class].chunks) * granules_of(class)).sum()
     }
 
     /// Free slots in the chunks of a class, or `None` if more are in use than they have. The product of two 32-bit numbers does not overflow;
@@ -120,22 +114,21 @@ impl Header {
         self.granules() * GRANULE
     }
 
-    /// Offset and bytes of the root.
-    pub fn root_line(&self) -> (u64, [u8; 8]) {
-        (ROOT, root_line(self.root))
+    /// Writes the root.
+    pub fn save_root(&self, space: &Space<impl Platform>) {
+        space.write_u64(ROOT, root_line(self.root));
     }
 
-    /// Offset and bytes of a class's line.
+    /// Writes the line of a class.
     #[inline]
-    pub fn line(&self, class: usize) -> (u64, [u8; LINE]) {
-        (LINES + (LINE * class) as u64, self.lists[class].encode())
+    pub fn save_list(&self, space: &Space<impl Platform>, class: usize) {
+        space.write(LINES + (LINE * class) as u64, &self.lists[class].encode());
     }
 
     /// Writes the header.
     pub fn save(&self, space: &Space<impl Platform>) {
         LAYOUT.write(space, 0);
-        let (at, root) = self.root_line();
-        space.write(at, &root);
+        self.save_root(space);
         let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);
         space.write(LINES, lines.as_flattened());
     }

@@ -108,8 +108,7 @@ impl<P: Platform> Slots<P> {
     /// Sets the slot that the owner finds first.
     pub fn set_root(&mut self, slot: SlotId) {
         self.header.root = slot;
-        let (at, root) = self.header.root_line();
-        self.put_header(at, &root);
+        self.header.save_root(&self.space);
     }
 
     /// Writes what the heap mirrors anew.
@@ -118,9 +117,12 @@ impl<P: Platform> Slots<P> {
         self.header.save(&self.space);
     }
 
-    /// Traps, because an index contradicts its slots.
-    fn broken(&self, what: &str) -> ! {
-        P::trap(what)
+    /// Traps, because an index contradicts its slots in this slot, or this key. Takes the number, because a text would cost callers
+    /// instructions even if nothing is wrong.
+    #[cold]
+    #[inline(never)]
+    fn broken(&self, of: &str, number: u32, what: &str) -> ! {
+        P::trap(&format!("{of} {number} {what}"))
     }
 
     #[inline(always)]
@@ -130,12 +132,6 @@ impl<P: Platform> Slots<P> {
             journal.add(payload, at, bytes.len());
         }
         payload.write(at, bytes);
-    }
-
-    /// Writes a part of the header; an undo writes all of it.
-    #[inline]
-    fn put_header(&mut self, at: u64, bytes: &[u8]) {
-        self.space.write(at, bytes);
     }
 
     /// Returns whether a growth was refused with [`GrowError::Later`](crate::GrowError) since the last
@@ -182,6 +178,21 @@ impl<P: Platform> Slots<P> {
     /// Appends `len` bytes of a slot to `out`.
     pub fn read_onto(&self, out: &mut Vec<u8>, slot: SlotId, at: u32, len: usize) {
         self.arena.payload().read_onto(out, Self::address(slot, at), len);
+    }
+
+    /// Returns the slots that follow each other from `first` on, each of which has the next one's name at `at`. A chain ends at a name that is
+    /// no slot's, or returns to its beginning.
+    #[inline]
+    fn chain(&self, first: SlotId, at: u32) -> impl Iterator<Item = SlotId> + use<'_, P> {
+        let mut next = first;
+        std::iter::from_fn(move || {
+            let slot = Some(next).filter(|slot| self.contains(*slot))?;
+            next = self.read_u32(slot, at);
+            if next == first {
+                next = 0;
+            }
+            Some(slot)
+        })
     }
 
     /// Returns the bytes of chunks, by use.

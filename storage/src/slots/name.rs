@@ -32,8 +32,8 @@ pub fn name_of(at: u64) -> SlotId {
 /// Returns the first granule of the chunk that `granule` belongs to.
 #[inline]
 fn start_of(class: usize, granule: u64) -> u64 {
-    // Both are powers of two.
-    if class == LARGE { granule } else { granule & !(granules_of(class).wrapping_sub(1)) }
+    // Chunks have a power of two of granules.
+    granule & !(granules_of(class).wrapping_sub(1))
 }
 
 impl<P: Platform> Slots<P> {
@@ -57,7 +57,7 @@ impl<P: Platform> Slots<P> {
         let wide = granule / WIDE * WIDE;
         let (start, class) = match class_at(granule) {
             Some(class) => (granule, class),
-            None => (wide, class_at(wide).filter(|class| *class != LARGE && granules_of(*class) == WIDE)?),
+            None => (wide, class_at(wide).filter(|class| granules_of(*class) == WIDE)?),
         };
         self.learn(start, class);
         Some(class)
@@ -65,13 +65,13 @@ impl<P: Platform> Slots<P> {
 
     /// Remembers the class of a chunk, or of a slot with granules of its own.
     pub(super) fn learn(&self, granule: u64, class: usize) {
-        self.kinds.set(granule, if class == LARGE { 1 } else { granules_of(class) }, class as u8 + 1);
+        self.kinds.set(granule, granules_of(class), class as u8 + 1);
     }
 
     /// Forgets the class of a chunk that is given back.
     pub(super) fn forget(&self, granule: u64) {
         if let Some(class) = self.kind(granule) {
-            self.kinds.set(granule, if class == LARGE { 1 } else { granules_of(class) }, 0);
+            self.kinds.set(granule, granules_of(class), 0);
         }
     }
 
@@ -83,9 +83,6 @@ impl<P: Platform> Slots<P> {
         let class = self.kind(of)?;
         let granule = start_of(class, of);
         let within = at.wrapping_sub(granule.wrapping_mul(GRANULE)) as u32;
-        if class == LARGE {
-            return (within == 0).then_some(Place { class, granule, index: 0 });
-        }
         let (size, index) = (size_of(class), within / size_of(class));
         (index.wrapping_mul(size) == within && index < slots_of(class)).then_some(Place { class, granule, index })
     }
@@ -95,30 +92,14 @@ impl<P: Platform> Slots<P> {
     pub(super) fn in_use(&self, slot: SlotId) -> Option<(Place, Line)> {
         let place = self.place(slot)?;
         let line = self.line(place.granule);
-        let begun = place.class == LARGE || place.index < line.begun.into();
-        (begun && self.is_used(&place)).then_some((place, line))
-    }
-
-    /// Returns whether the head of a slot says that it is in use.
-    #[inline]
-    fn is_used(&self, place: &Place) -> bool {
-        let head: [u8; 2] = self.arena.payload().read(slot_at_place(place));
-        head == [place.class as u8, USED]
+        let head: [u8; 2] = self.arena.payload().read(slot_at(place.class, place.granule, place.index));
+        (place.index < line.begun.into() && head == [place.class as u8, USED]).then_some((place, line))
     }
 
     /// Returns place and line of a slot, and traps if it is not in use.
     #[inline]
     pub(super) fn found(&self, slot: SlotId) -> (Place, Line) {
-        match self.in_use(slot) {
-            Some(found) => found,
-            None => self.not_in_use(slot),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn not_in_use(&self, slot: SlotId) -> ! {
-        self.broken(&format!("slot {slot} is not in use"))
+        self.in_use(slot).unwrap_or_else(|| self.broken("slot", slot, "is not in use"))
     }
 
     fn bytes_of(&self, place: &Place) -> u32 {
@@ -149,16 +130,16 @@ impl<P: Platform> Slots<P> {
         slot != 0 && u64::from(slot - 1) * UNIT + u64::from(HEAD) + bytes <= self.arena.end()
     }
 
+    /// Traps unless a link leads to a slot.
+    #[inline(always)]
+    pub(super) fn check(&self, link: SlotId) {
+        if !self.contains(link) {
+            self.broken("ordered index: link", link, "leads to no slot");
+        }
+    }
+
     /// Returns whether `slot` is in use and holds at least `bytes` bytes.
     pub fn holds(&self, slot: SlotId, bytes: u64) -> bool {
         self.in_use(slot).is_some_and(|(place, _)| bytes <= self.bytes_of(&place).into())
-    }
-}
-
-fn slot_at_place(place: &Place) -> u64 {
-    if place.class == LARGE {
-        place.granule.wrapping_mul(GRANULE)
-    } else {
-        slot_at(place.class, place.granule, place.index)
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::{SlotId, Slots};
-use crate::{GrowError, Platform};
+use crate::Platform;
 
 const FAN: u32 = 256;
 const BITS: u32 = 8;
@@ -40,16 +40,8 @@ const fn byte_of(child: u32) -> u32 {
 /// Returns the root, or a child that a node names, after checking that it is a slot.
 #[inline(always)]
 fn node_at(slots: &Slots<impl Platform>, node: SlotId) -> SlotId {
-    if !slots.contains(node) {
-        no_node(slots, node);
-    }
+    slots.check(node);
     node
-}
-
-#[cold]
-#[inline(never)]
-fn no_node(slots: &Slots<impl Platform>, node: SlotId) -> ! {
-    slots.broken(&format!("ordered index: slot {node} is no node"))
 }
 
 /// Returns a child of a node above the last level, or 0 for none.
@@ -86,10 +78,11 @@ fn set_bit(slots: &mut Slots<impl Platform>, node: SlotId, child: u32) {
     slots.write(node, byte_of(child), &[byte | 1 << (child % 8)]);
 }
 
-fn new_node(slots: &mut Slots<impl Platform>) -> Result<SlotId, GrowError> {
-    let node = slots.allocate(NODE)?;
+fn new_node(slots: &mut Slots<impl Platform>) -> SlotId {
+    let node = slots.allocate(NODE);
+    let node = node.unwrap_or_else(|why| slots.broken("a node of", NODE, &format!("bytes was not reserved: {why}")));
     slots.write(node, 0, &[0; BITMAP]);
-    Ok(node)
+    node
 }
 
 /// Returns the leaf of a key in a tree that is not empty, or 0 for none.
@@ -103,15 +96,24 @@ fn leaf_at(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
 
 #[inline(never)]
 fn find_leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
-    let mut node = node_at(slots, root);
-    for level in 0..LAST {
-        node = node_below(slots, node, digit(key, level));
-        if node == 0 {
-            return 0;
-        }
+    let (node, missing) = deepest(slots, root, key);
+    if missing > 0 {
+        return 0;
     }
     slots.leaves.set(root, key >> BITS, node);
     node
+}
+
+/// Returns the deepest node on the way to the leaf of a key, and the number of nodes that are missing below it.
+fn deepest(slots: &Slots<impl Platform>, root: Root, key: u32) -> (SlotId, u32) {
+    let mut node = node_at(slots, root);
+    for level in 0..LAST {
+        match node_below(slots, node, digit(key, level)) {
+            0 => return (node, LAST - level),
+            below => node = below,
+        }
+    }
+    (node, 0)
 }
 
 /// Returns the node that has a key's value, or `None` if the key is absent.
@@ -126,17 +128,7 @@ fn leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> Option<SlotId> {
 
 /// Returns the number of nodes that inserting a key would create.
 pub fn missing_nodes(slots: &Slots<impl Platform>, root: Root, key: u32) -> u32 {
-    if root == 0 {
-        return MOST_NODES as u32;
-    }
-    let mut node = node_at(slots, root);
-    for level in 0..LAST {
-        node = node_below(slots, node, digit(key, level));
-        if node == 0 {
-            return LAST - level;
-        }
-    }
-    0
+    if root == 0 { MOST_NODES as u32 } else { deepest(slots, root, key).1 }
 }
 
 /// Returns the value of a key, or 0 if the key is absent.
@@ -149,44 +141,31 @@ pub fn get(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
 pub fn replace(slots: &mut Slots<impl Platform>, root: Root, key: u32, value: SlotId) {
     match leaf(slots, root, key) {
         Some(leaf) => slots.write_u32(leaf, child_at(digit(key, LAST)), value),
-        None => slots.broken(&format!("ordered index: key {key} is missing")),
+        None => slots.broken("ordered index: key", key, "is missing"),
     }
 }
 
-/// Inserts an absent key, with a value other than 0.
-///
-/// # Errors
-/// [`GrowError`], only if memory for [`MOST_NODES`] nodes was not reserved.
-pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value: SlotId) -> Result<(), GrowError> {
+/// Inserts an absent key, with a value other than 0. Traps if memory for [`MOST_NODES`] nodes was not reserved.
+pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value: SlotId) {
     if *root == 0 {
-        *root = new_node(slots)?;
+        *root = new_node(slots);
     }
     let known = slots.leaves.get(*root, key >> BITS);
-    let node = match known {
-        Some(leaf) => leaf,
-        None => make_leaf(slots, *root, key)?,
-    };
+    let node = known.unwrap_or_else(|| make_leaf(slots, *root, key));
     slots.write_u32(node, child_at(digit(key, LAST)), value);
     set_bit(slots, node, digit(key, LAST));
-    Ok(())
 }
 
 /// Returns the leaf of a key, and makes the nodes that are missing.
-fn make_leaf(slots: &mut Slots<impl Platform>, root: Root, key: u32) -> Result<SlotId, GrowError> {
-    let mut node = node_at(slots, root);
-    for level in 0..LAST {
-        let child = digit(key, level);
-        let below = node_below(slots, node, child);
-        node = if below != 0 {
-            below
-        } else {
-            let new = new_node(slots)?;
-            slots.write_u32(node, child_at(child), new);
-            set_bit(slots, node, child);
-            new
-        };
+fn make_leaf(slots: &mut Slots<impl Platform>, root: Root, key: u32) -> SlotId {
+    let (mut node, missing) = deepest(slots, root, key);
+    for level in LAST - missing..LAST {
+        let new = new_node(slots);
+        slots.write_u32(node, child_at(digit(key, level)), new);
+        set_bit(slots, node, digit(key, level));
+        node = new;
     }
-    Ok(node)
+    node
 }
 
 /// Clears the bit of a child, and returns whether the node has other children. A node without children is not written: the caller frees it.
@@ -207,7 +186,7 @@ fn clear_bit(slots: &mut Slots<impl Platform>, node: SlotId, child: u32) -> bool
 pub fn remove(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32) {
     let leaf = leaf_at(slots, *root, key);
     if leaf == 0 {
-        slots.broken(&format!("ordered index: key {key} is missing"));
+        slots.broken("ordered index: key", key, "is missing");
     }
     if !clear_bit(slots, leaf, digit(key, LAST)) {
         remove_leaf(slots, root, key, leaf);
@@ -277,19 +256,19 @@ mod tests {
         fixture::fresh();
         let mut slots = fixture::slots();
         let mut first = 0;
-        insert(&mut slots, &mut first, 5, 1).unwrap();
+        insert(&mut slots, &mut first, 5, 1);
         let before = first;
         remove(&mut slots, &mut first, 5);
         let mut second = 0;
-        insert(&mut slots, &mut second, 1 << 20 | 5, 2).unwrap();
+        insert(&mut slots, &mut second, 1 << 20 | 5, 2);
         assert_eq!((first, second), (0, before), "another tree has the nodes of the first one");
         assert_eq!([5, 1 << 20 | 5].map(|key| get(&slots, second, key)), [0, 2]);
 
         slots.begin();
-        insert(&mut slots, &mut second, 1 << 30, 3).unwrap();
+        insert(&mut slots, &mut second, 1 << 30, 3);
         assert_eq!(get(&slots, second, 1 << 30), 3);
         slots.undo();
-        insert(&mut slots, &mut second, 1 << 29, 4).unwrap();
+        insert(&mut slots, &mut second, 1 << 29, 4);
         assert_eq!([1 << 30, 1 << 29].map(|key| get(&slots, second, key)), [0, 4], "the nodes are another key's now");
     }
 
@@ -315,7 +294,7 @@ mod tests {
                 if there == 0 && insert {
                     let before = slots.stats().used_bytes;
                     let missing = u64::from(missing_nodes(&slots, root, key));
-                    super::insert(&mut slots, &mut root, key, value).unwrap();
+                    super::insert(&mut slots, &mut root, key, value);
                     prop_assert_eq!(slots.stats().used_bytes - before, missing * 1_280);
                     model.insert(key, value);
                 } else if there != 0 && insert {

@@ -9,6 +9,7 @@
 use super::radix;
 use super::{SlotId, Slots};
 use crate::Platform;
+use crate::bytes::u32_at;
 
 /// Position of a slot in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,16 +26,13 @@ impl Link {
     /// Returns the link's bytes.
     pub fn encode(self) -> [u8; 12] {
         let mut bytes = [0; 12];
-        bytes[..4].copy_from_slice(&self.key.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.previous.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.next.to_le_bytes());
+        bytes.copy_from_slice([self.key, self.previous, self.next].map(u32::to_le_bytes).as_flattened());
         bytes
     }
 
     /// Decodes a link.
     pub fn decode(bytes: &[u8; 12]) -> Self {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        Self { key: word(0), previous: word(4), next: word(8) }
+        Self { key: u32_at(bytes, 0), previous: u32_at(bytes, 4), next: u32_at(bytes, 8) }
     }
 
     /// Returns the key if the slot is in the index.
@@ -59,26 +57,6 @@ pub fn link(slots: &Slots<impl Platform>, slot: SlotId, at: u32) -> Link {
     slots.read_with(slot, at, Link::decode)
 }
 
-fn write_link(slots: &mut Slots<impl Platform>, slot: SlotId, at: u32, link: Link) {
-    slots.write(slot, at, &link.encode());
-}
-
-/// Traps unless all names are those of slots.
-#[inline(always)]
-fn check<const N: usize>(slots: &Slots<impl Platform>, named: [SlotId; N]) {
-    for slot in named {
-        if !slots.contains(slot) {
-            no_slot(slots, slot);
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn no_slot(slots: &Slots<impl Platform>, slot: SlotId) -> ! {
-    slots.broken(&format!("ordered index: a ring leads to {slot}, which is no slot"))
-}
-
 /// Returns whether the neighbours of a link are slots.
 #[inline]
 pub fn is_linked(slots: &Slots<impl Platform>, link: Link) -> bool {
@@ -91,15 +69,13 @@ impl Rings {
     pub fn enter(&mut self, slots: &mut Slots<impl Platform>, at: u32, slot: SlotId, key: u32) {
         let first = radix::get(slots, self.tree, key);
         if first == 0 {
-            write_link(slots, slot, at, Link { key, previous: slot, next: slot });
-            if let Err(error) = radix::insert(slots, &mut self.tree, key, slot) {
-                slots.broken(&format!("ordered index: memory was not reserved: {error}"));
-            }
+            slots.write(slot, at, &Link { key, previous: slot, next: slot }.encode());
+            radix::insert(slots, &mut self.tree, key, slot);
         } else {
-            check(slots, [first]);
+            slots.check(first);
             let last = slots.read_u32(first, at + 4);
-            check(slots, [last]);
-            write_link(slots, slot, at, Link { key, previous: last, next: first });
+            slots.check(last);
+            slots.write(slot, at, &Link { key, previous: last, next: first }.encode());
             slots.write_u32(last, at + 8, slot);
             slots.write_u32(first, at + 4, slot);
         }
@@ -111,7 +87,7 @@ impl Rings {
         if link.next == slot {
             radix::remove(slots, &mut self.tree, link.key);
         } else {
-            check(slots, [link.previous, link.next]);
+            [link.previous, link.next].into_iter().for_each(|link| slots.check(link));
             slots.write_u32(link.previous, at + 8, link.next);
             slots.write_u32(link.next, at + 4, link.previous);
             if radix::get(slots, self.tree, link.key) == slot {
@@ -119,7 +95,7 @@ impl Rings {
             }
         }
         if clear {
-            write_link(slots, slot, at, Link::default());
+            slots.write(slot, at, &Link::default().encode());
         }
         self.count -= 1;
     }
@@ -137,18 +113,6 @@ impl Rings {
         at: u32,
         key: u32,
     ) -> impl Iterator<Item = SlotId> + use<'a, P> {
-        let first = radix::get(slots, self.tree, key);
-        let mut next = first;
-        std::iter::from_fn(move || {
-            let slot = next;
-            if slot == 0 || !slots.contains(slot) {
-                return None;
-            }
-            next = link(slots, slot, at).next;
-            if next == first {
-                next = 0;
-            }
-            Some(slot)
-        })
+        slots.chain(radix::get(slots, self.tree, key), at + 8)
     }
 }

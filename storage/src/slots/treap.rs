@@ -130,7 +130,7 @@ impl Treap {
     ) {
         if parent == 0 {
             if *root != old {
-                slots.broken(&format!("treap: slot {old} is in no tree"));
+                slots.broken("treap: slot", old, "is in no tree");
             }
             *root = new;
         } else {

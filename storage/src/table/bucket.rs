@@ -13,6 +13,8 @@
 //! Sums of slots cannot overflow, because a slot is below 28. They use wrapping arithmetic, because each search and each split adds dozens
 //! of them, and overflow checks would make an insertion a sixth more expensive.
 
+use crate::bytes::{u16_at, u32_at};
+
 /// Bytes of a bucket.
 pub const BUCKET: u64 = 512;
 /// Entries of a bucket.
@@ -88,15 +90,11 @@ impl Head {
         self.0[4..8].copy_from_slice(&to_word(next).to_le_bytes());
     }
 
-    fn set_count(&mut self, count: usize) {
-        self.0[..2].copy_from_slice(&(count as u16).to_le_bytes());
-    }
-
     /// Adds an entry's tag and returns the entry's slot; the bucket must have room.
     pub fn push(&mut self, hash: u64) -> usize {
         let slot = self.count();
         self.replace(slot, hash);
-        self.set_count(slot.wrapping_add(1));
+        set_count(&mut self.0, slot.wrapping_add(1));
         slot
     }
 
@@ -108,7 +106,8 @@ impl Head {
 
     /// Removes the last entry.
     pub fn pop(&mut self) {
-        self.set_count(self.count() - 1);
+        let count = self.count();
+        set_count(&mut self.0, count - 1);
     }
 }
 
@@ -143,37 +142,29 @@ pub fn search<T>(head: &[u8; HEAD], hash: u64, mut each: impl FnMut(usize) -> Op
     None
 }
 
-/// Number of entries. An impossible count is limited to the bucket's size, because a panic here would stop every reader.
+/// Number of entries of a bucket, or of a head. An impossible count is limited to the bucket's size, because a panic here would stop every
+/// reader.
 #[inline(always)]
-fn count_of(head: &[u8; HEAD]) -> usize {
-    usize::from(u16::from_le_bytes([head[0], head[1]])).min(SLOTS)
+pub fn count_of(bucket: &[u8]) -> usize {
+    usize::from(u16_at(bucket, 0)).min(SLOTS)
 }
 
-/// The word of the link in a head.
+/// Sets the number of entries of a bucket, or of a head.
 #[inline(always)]
-pub fn word_of(head: &[u8; HEAD]) -> u32 {
-    u32::from_le_bytes([head[4], head[5], head[6], head[7]])
+pub fn set_count(bucket: &mut [u8], count: usize) {
+    bucket[..2].copy_from_slice(&(count as u16).to_le_bytes());
 }
 
-/// The next overflow bucket in a head; 0 if there is none, or the link is damaged.
+/// The word of the link in a bucket, or in a head.
 #[inline(always)]
-fn next_of(head: &[u8; HEAD]) -> u32 {
-    to_link(word_of(head)).unwrap_or(0)
+pub fn word_of(bucket: &[u8]) -> u32 {
+    u32_at(bucket, 4)
 }
 
-/// Number of entries in a bucket's bytes, limited as in [`Head::count`].
-pub fn count_in(bytes: &[u8; BUCKET as usize]) -> usize {
-    usize::from(u16::from_le_bytes([bytes[0], bytes[1]])).min(SLOTS)
-}
-
-/// Sets the number of entries in a bucket's bytes.
-pub fn set_count_in(bytes: &mut [u8; BUCKET as usize], count: usize) {
-    bytes[..2].copy_from_slice(&(count as u16).to_le_bytes());
-}
-
-/// The next overflow bucket in a bucket's bytes, as [`next_of`].
-pub fn next_in(bytes: &[u8; BUCKET as usize]) -> u32 {
-    to_link(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])).unwrap_or(0)
+/// The next overflow bucket in a bucket, or in a head; 0 if there is none, or the link is damaged.
+#[inline(always)]
+pub fn next_of(bucket: &[u8]) -> u32 {
+    to_link(word_of(bucket)).unwrap_or(0)
 }
 
 /// The bytes of a bucket with these entries, at most [`SLOTS`].

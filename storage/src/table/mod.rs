@@ -28,7 +28,7 @@ mod sweep;
 
 pub use sweep::Slice;
 
-use crate::arena::{Arena, Class, Owner};
+use crate::arena::{Arena, Owner};
 use crate::{GrowError, HashKey, Meter, OpenError, Platform, Space};
 use bucket::{BUCKET, Entry, Head, SLOTS, search, to_link, word_of};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
@@ -163,7 +163,7 @@ impl<P: Platform> HashTable<P> {
         }
         // No more than one bucket in eight overflows, and fewer for small counts.
         let pages = more + count / 8 / PAGE_BUCKETS + 1;
-        self.pool.arena.reserve(self.pool.owner, &[(Class::SMALLEST, pages)])
+        self.pool.arena.reserve(self.pool.owner, &[(1, pages)])
     }
 
     /// The primary bucket of a hash: its low bits, with one more bit for buckets that are already split.
@@ -274,7 +274,13 @@ impl<P: Platform> HashTable<P> {
 
     /// Applies `decide` to the values under `hash` until one is changed, and returns that value. Nothing is written if all are kept.
     #[inline]
-    pub fn change(&mut self, hash: u64, mut decide: impl FnMut(u64) -> Change) -> Option<u64> {
+    pub fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Change) -> Option<u64> {
+        self.change_or_first(hash, decide).ok()
+    }
+
+    /// Does the same; returns the primary bucket and its head if no value is changed.
+    #[inline(always)]
+    fn change_or_first(&mut self, hash: u64, mut decide: impl FnMut(u64) -> Change) -> Result<u64, (BucketRef, Head)> {
         let primary = self.pool.primary(self.bucket_of(hash));
         let first = self.pool.head(primary);
         let (mut at, mut head) = (primary, first);
@@ -292,11 +298,11 @@ impl<P: Platform> HashTable<P> {
                     self.pool.drop_entries(1);
                     self.pool.save_entries();
                 }
-                return Some(before);
+                return Ok(before);
             }
             at = head.next();
             if at == 0 {
-                return None;
+                return Err((primary, first));
             }
             head = self.pool.head(at);
         }
@@ -314,24 +320,10 @@ impl<P: Platform> HashTable<P> {
     /// As [`insert`](Self::insert); nothing has changed.
     #[inline]
     pub fn put(&mut self, hash: u64, value: u64) -> Result<Option<u64>, GrowError> {
-        let primary = self.pool.primary(self.bucket_of(hash));
-        let first = self.pool.head(primary);
-        let (mut at, mut head) = (primary, first);
-        loop {
-            let found = search(&head.0, hash, |slot| {
-                let entry = self.pool.entry(at, slot);
-                (entry.hash == hash).then_some((slot, entry.value))
-            });
-            if let Some((slot, before)) = found {
-                self.pool.set_entry(at, slot, Entry { hash, value });
-                return Ok(Some(before));
-            }
-            at = head.next();
-            if at == 0 {
-                break;
-            }
-            head = self.pool.head(at);
-        }
+        let (primary, first) = match self.change_or_first(hash, |_| Change::To(value)) {
+            Ok(before) => return Ok(Some(before)),
+            Err(first) => first,
+        };
         #[cfg(any(test, feature = "testing"))]
         if self.refuses() {
             return Err(GrowError::OutOfSpace);

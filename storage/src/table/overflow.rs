@@ -16,6 +16,7 @@
 
 use super::bucket::Head;
 use super::pool::{BucketRef, PAGE_BUCKETS, PageRef, Pool, page_of};
+use crate::bytes::u32_at;
 use crate::{GrowError, Platform};
 
 const ALL: u8 = PAGE_BUCKETS as u8;
@@ -46,14 +47,8 @@ impl Line {
 
     /// Returns `None` for a line that no overflow page has.
     fn decode(bytes: [u8; 16]) -> Option<Self> {
-        let [p, q, r, s, a, b, c, d, used, freed, fresh, ..] = bytes;
-        let line = Self {
-            previous: u32::from_le_bytes([p, q, r, s]),
-            next: u32::from_le_bytes([a, b, c, d]),
-            used,
-            freed,
-            fresh,
-        };
+        let [.., used, freed, fresh, _, _, _, _, _] = bytes;
+        let line = Self { previous: u32_at(&bytes, 0), next: u32_at(&bytes, 4), used, freed, fresh };
         let agrees = used > 0 && used <= fresh && fresh <= ALL && freed <= fresh && (freed == 0) == (used == fresh);
         agrees.then_some(line)
     }
@@ -69,7 +64,7 @@ impl<P: Platform> Pool<P> {
     }
 
     fn set_line(&mut self, page: PageRef, line: Line) {
-        self.put_line(u64::from(page) - 1, &line.encode());
+        self.arena.set_line(u64::from(page) - 1, &line.encode());
     }
 
     /// Takes an overflow bucket, of a page with room if there is one. The caller saves the header.

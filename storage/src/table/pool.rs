@@ -16,7 +16,7 @@
 //! entries that it finds, and an entry is changed only where its whole hash was found. Before anything else is written behind a link, and
 //! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
 
-use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, SLOTS, bucket_of, entry_offset, to_link, to_word};
+use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, SLOTS, entry_offset, to_link, to_word};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
 use crate::{GrowError, OpenError, Platform, Space};
@@ -111,8 +111,7 @@ impl<P: Platform> Pool<P> {
 
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&self) {
-        self.space.rewrite();
-        LAYOUT.write(&self.space, 0);
+        LAYOUT.rewrite(&self.space);
         self.save();
     }
 
@@ -135,15 +134,10 @@ impl<P: Platform> Pool<P> {
         self.space.write_u64(ENTRIES, self.header.entries);
     }
 
-    /// Writes the line of a granule.
-    pub fn put_line(&mut self, granule: u64, line: &[u8; 16]) {
-        self.arena.set_line(granule, line);
-    }
-
     /// Takes a page of the arena, and writes the line of its granule.
     pub fn take_page(&mut self, line: [u8; 16]) -> Result<PageRef, GrowError> {
         let granule = self.arena.take_granules(self.owner, 1)?;
-        self.put_line(granule, &line);
+        self.arena.set_line(granule, &line);
         // The arena has fewer than 2^23 granules.
         Ok(granule as PageRef + 1)
     }
@@ -184,11 +178,7 @@ impl<P: Platform> Pool<P> {
         self.space.release(DIRECTORY + segment * 4..self.space.size());
     }
 
-    fn set_page(&mut self, segment: u64, page: PageRef) {
-        self.write_page(segment, page);
-    }
-
-    fn write_page(&self, segment: u64, page: PageRef) {
+    fn set_page(&self, segment: u64, page: PageRef) {
         self.space.write_u32(DIRECTORY + segment * 4, to_word(page));
     }
 
@@ -200,7 +190,7 @@ impl<P: Platform> Pool<P> {
             P::trap(&format!("hash table: the page of segment {segment} is lost"))
         };
         let page = found.granule as PageRef + 1;
-        self.write_page(segment, page);
+        self.set_page(segment, page);
         page
     }
 
@@ -265,13 +255,8 @@ impl<P: Platform> Pool<P> {
         bytes
     }
 
-    /// Writes the first bytes of a bucket: its head and the remaining entries.
+    /// Writes a bucket, or its first bytes: its head and the remaining entries.
     pub fn write_bucket(&self, bucket: BucketRef, bytes: &[u8]) {
         self.arena.payload().write(Self::address(bucket), bytes);
-    }
-
-    /// Writes a whole bucket.
-    pub fn set_bucket(&mut self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
-        self.arena.payload().write(Self::address(bucket), &bucket_of(entries, next));
     }
 }

@@ -7,7 +7,7 @@
 //! The chain of bucket `b` is split to `b` and `b + 2^k` by bit `k` of the hash. A table is split above [`LOAD`] percent, and undone below
 //! [`SPARSE`] percent, so that no entry makes both necessary in turn.
 
-use super::bucket::{Entry, SLOTS};
+use super::bucket::{Entry, SLOTS, bucket_of};
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::sweep::OF_OVERFLOW;
 use super::{HashTable, LOAD};
@@ -135,9 +135,9 @@ impl<P: Platform> HashTable<P> {
             let Some(bucket) = spare.pop() else {
                 P::trap("hash table: a split needs more buckets than its chain had")
             };
-            self.pool.set_bucket(bucket, chunk, next);
+            self.pool.write_bucket(bucket, &bucket_of(chunk, next));
             next = bucket;
         }
-        self.pool.set_bucket(primary, first, next);
+        self.pool.write_bucket(primary, &bucket_of(first, next));
     }
 }

@@ -47,9 +47,10 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Counts dropped entries, of which those are late whose value is not below `first_bound`.
     fn add(&mut self, gone: &[Entry], first_bound: u64) {
         self.dropped += gone.len() as u64;
-        self.late += late_of(gone, first_bound);
+        self.late += gone.iter().filter(|entry| entry.value >= first_bound).count() as u64;
     }
 }
 
@@ -99,25 +100,25 @@ impl<P: Platform> HashTable<P> {
             return Slice::default();
         }
         let mut bytes = self.pool.buckets(first, end - from);
-        let (mut dropped, mut late, mut read) = (0, 0, bytes.len() as u64 / OS_PAGE + 3);
-        let (mut overflows, mut counted, mut stopped) = (false, None, None);
+        let mut slice = Slice { read: bytes.len() as u64 / OS_PAGE + 3, ..Slice::default() };
+        let (mut overflows, mut counted) = (false, None);
         for (bucket, bytes) in (first..).zip(bytes.as_chunks_mut::<{ BUCKET as usize }>().0) {
-            let next = bucket::next_in(bytes);
+            let here = Some(from + u64::from(bucket - first));
+            let next = bucket::next_of(bytes);
             if next != 0 {
-                read += 1;
+                slice.read += 1;
                 if !meter.has_time() {
-                    stopped = Some(bucket);
+                    slice.next = here;
                     break;
                 }
                 if !self.is_left_alone(next, bound) {
                     let Some((gone, overflow)) = self.sweep_chain(bucket, bound, meter) else {
-                        stopped = Some(bucket);
+                        slice.next = here;
                         break;
                     };
                     overflows = true;
-                    dropped += gone.len() as u64;
-                    late += late_of(&gone, first_bound);
-                    read += 2 * overflow;
+                    slice.add(&gone, first_bound);
+                    slice.read += 2 * overflow;
                     continue;
                 }
             }
@@ -126,22 +127,22 @@ impl<P: Platform> HashTable<P> {
                 let page = Some(bucket / PAGE_OF_BUCKETS);
                 if page != counted {
                     if meter.is_full(OF_BUCKET) {
-                        stopped = Some(bucket);
+                        slice.next = here;
                         break;
                     }
                     counted = page;
                 }
-                dropped += u64::from(stale.count_ones());
-                late += late_among(bytes, stale, first_bound);
+                slice.dropped += u64::from(stale.count_ones());
+                slice.late += late_among(bytes, stale, first_bound);
                 let changed = drop_from(bytes, stale);
                 self.pool.write_bucket(bucket, &bytes[..changed]);
             }
         }
-        if dropped > 0 {
-            self.pool.drop_entries(dropped);
+        if slice.dropped > 0 {
+            self.pool.drop_entries(slice.dropped);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
-        Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), dropped, late, read }
+        slice
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
@@ -179,14 +180,9 @@ impl<P: Platform> HashTable<P> {
     }
 }
 
-/// Returns the number of entries whose value is not below `first_bound`.
-fn late_of(gone: &[Entry], first_bound: u64) -> u64 {
-    gone.iter().filter(|entry| entry.value >= first_bound).count() as u64
-}
-
 /// Returns the entries of a bucket.
 fn entries(bytes: &[u8; BUCKET as usize]) -> &[[u8; ENTRY]] {
-    &bytes[HEAD..].as_chunks().0[..bucket::count_in(bytes)]
+    &bytes[HEAD..].as_chunks().0[..bucket::count_of(bytes)]
 }
 
 /// Returns a bit for each slot of a bucket whose value is below `bound`.
@@ -208,7 +204,7 @@ fn late_among(bytes: &[u8; BUCKET as usize], mut slots: u32, first_bound: u64) -
 
 /// Removes the entries in these slots from a bucket, fills the holes with its last entries, and returns the number of changed bytes.
 fn drop_from(bytes: &mut [u8; BUCKET as usize], mut stale: u32) -> usize {
-    let count = bucket::count_in(bytes);
+    let count = bucket::count_of(bytes);
     let (head, entries) = bytes.split_at_mut(HEAD);
     let entries = &mut entries.as_chunks_mut::<ENTRY>().0[..count];
     let tags = &mut head[TAGS..].as_chunks_mut::<2>().0[..count];
@@ -224,6 +220,6 @@ fn drop_from(bytes: &mut [u8; BUCKET as usize], mut stale: u32) -> usize {
             stale &= !(1 << left);
         }
     }
-    bucket::set_count_in(bytes, left);
+    bucket::set_count(bytes, left);
     HEAD + end * ENTRY
 }

@@ -115,7 +115,7 @@ fn bytes_in_a_block_are_copied_in_when_it_is_taken_back() {
         for tx in &txs {
             w.utxo.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
         }
-        assert_eq!(w.blobs.kept_bytes(crate::storage::owners::EXTERNAL), 0);
+        assert_eq!(w.blobs.arena().kept_bytes(crate::storage::owners::EXTERNAL), 0);
         assert_eq!(w.utxo.storage().records, 0);
         audit();
     }

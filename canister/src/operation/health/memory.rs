@@ -69,7 +69,7 @@ pub(super) fn records(state: &State) -> Option<Finding> {
 /// Returns a finding if the data of transactions in the BlobStore is near its limit. If nothing is kept, or the limit is 0, the limit is
 /// intended.
 pub(super) fn external(state: &State) -> Option<Finding> {
-    let (kept, limit) = (state.blobs.kept_bytes(owners::EXTERNAL), state.config.utxo.max_external_bytes);
+    let (kept, limit) = (state.blobs.arena().kept_bytes(owners::EXTERNAL), state.config.utxo.max_external_bytes);
     let left = limit.saturating_sub(kept);
     let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
     let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));

@@ -169,7 +169,7 @@ impl Pruner {
             oldest_kept_block: oldest,
             oldest_kept_timestamp_secs: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
-            estimated_kept_bytes: blobs.kept_bytes(owners::CHAIN),
+            estimated_kept_bytes: blobs.arena().kept_bytes(owners::CHAIN),
             capacity_bytes: chain.capacity_bytes(blobs),
             water_marks: self.marks(chain, blobs),
             last_run: self.stored.last_run.clone(),

@@ -10,7 +10,7 @@
 
 use super::head::Head;
 use super::layout::flag;
-use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, PtrError};
+use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_BLOB, PtrError};
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use crate::storage::slots::{SlotId, Slots};
@@ -88,9 +88,9 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
 pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let most = u64::from(MAX_BLOB);
     let lens = (0..len.div_ceil(most)).map(|part| (len - part * most).min(most) as u32);
-    let wanted: Vec<(Class, u64)> = lens.clone().filter_map(Class::for_len).map(|class| (class, 1)).collect();
-    let bytes = wanted.iter().fold(blobs.kept_bytes(owners::EXTERNAL), |sum, (class, _)| sum + u64::from(class.size()));
-    if bytes > limit {
+    let wanted: Vec<(u64, u64)> = lens.clone().filter_map(Class::for_len).map(|class| (class.granules(), 1)).collect();
+    let bytes = wanted.iter().map(|(granules, _)| granules * GRANULE).sum::<u64>();
+    if bytes > limit.saturating_sub(blobs.arena().kept_bytes(owners::EXTERNAL)) {
         return Err(UtxoRefusal::ExternalFull { limit });
     }
     let arena = blobs.arena();

@@ -151,7 +151,7 @@ fn large_transactions_are_in_the_blob_store_and_refusals_leave_nothing() {
     w.settings.max_external_bytes = 128 << 10;
     let tx = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 1_500])]);
     assert!(w.create(&raw(&tx)).unwrap().external);
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), 64 << 10);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), 64 << 10);
     assert_eq!(w.bytes(&tx), (tx.raw.clone(), FileType::Tx));
 
     let partial = PartialTransaction {
@@ -163,7 +163,7 @@ fn large_transactions_are_in_the_blob_store_and_refusals_leave_nothing() {
     let item =
         UtxoCreate { source: TransactionSource::Outputs(partial.clone()), mined: mined(&[block(1, 800)]), ..raw(&tx) };
     w.create(&item).unwrap();
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), 128 << 10);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), 128 << 10);
     let known = Tx { txid: [9; 32], ..tx.clone() };
     let mut wrapper = [9; 32].to_vec();
     wrapper.extend((1_601u32).to_le_bytes());
@@ -183,7 +183,7 @@ fn large_transactions_are_in_the_blob_store_and_refusals_leave_nothing() {
         let call = w.call();
         w.store.delete_by_id(&mut w.blobs, &txid, &call).unwrap();
     }
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), 0);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), 0);
     assert_eq!(w.store.storage().records, 0);
 }
 

@@ -62,7 +62,7 @@ fn a_transaction_of_45_000_outputs_is_spent_to_the_last_on_every_page() {
     let call = w.call();
     w.store.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
     assert_eq!((w.store.storage().records, w.store.storage().extra_pages), (0, 0));
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), 0);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), 0);
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn transaction_larger_than_a_message_is_uploaded_in_chunks() {
     assert_eq!(w.store.uploads.put(&mut w.blobs, &short, BY, 11), Err(expected));
     assert_eq!(w.create(&item), Err(UtxoRefusal::NoUpload));
     w.store.uploads.put(&mut w.blobs, &chunk(3), BY, 12).unwrap();
-    let kept = w.blobs.kept_bytes(owners::EXTERNAL);
+    let kept = w.blobs.arena().kept_bytes(owners::EXTERNAL);
     assert!(w.create(&item).unwrap().external);
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), kept);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), kept);
     assert_eq!(w.bytes(&tx).0, tx.raw);
     assert_eq!(w.store.uploads.list(60), []);
 
@@ -189,7 +189,7 @@ fn transaction_larger_than_a_message_is_uploaded_in_chunks() {
                 assert_eq!(w.store.uploads.expire(&mut w.blobs, 80, 60), 1);
             }
         }
-        assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), kept);
+        assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), kept);
     }
     // A producer that lost the reply repeats the call and gets `TxExists`.
     assert_eq!(w.create(&item), Err(UtxoRefusal::TxExists));
@@ -249,9 +249,9 @@ fn each_producer_has_its_own_upload() {
         let others = Err(TransactionUploadError::OtherUpload { txid: tx(i).id() });
         assert_eq!(open(&mut w, i, 99), others);
     }
-    let kept = w.blobs.kept_bytes(owners::EXTERNAL);
+    let kept = w.blobs.arena().kept_bytes(owners::EXTERNAL);
     assert_eq!(open(&mut w, 64, 64), Err(TransactionUploadError::TooMany { limit: 64 }));
-    assert_eq!(w.blobs.kept_bytes(owners::EXTERNAL), kept);
+    assert_eq!(w.blobs.arena().kept_bytes(owners::EXTERNAL), kept);
     w.reopen();
     for i in 0..64 {
         assert_eq!(w.store.uploads.put(&mut w.blobs, &chunk(i), of(i), u64::from(i)).unwrap().missing, 0);
@@ -278,7 +278,7 @@ fn each_producer_has_its_own_upload() {
     );
     assert_eq!(w.store.uploads.abort(&mut w.blobs, &tx(50).id(), of(50)), Ok(true));
     assert_eq!(w.store.uploads.expire(&mut w.blobs, 1_000, 60), 24);
-    assert_eq!((w.blobs.kept_bytes(owners::EXTERNAL), w.store.uploads.touched()), (0, None));
+    assert_eq!((w.blobs.arena().kept_bytes(owners::EXTERNAL), w.store.uploads.touched()), (0, None));
     w.reopen();
     assert_eq!(w.store.uploads.list(60), []);
     // The second of three cells is free again. Another version of the bitmap is refused.

@@ -113,7 +113,7 @@ fn names_reach_500_gib() {
     // The first block of each of 2,000 extents has no slot of 4 MiB.
     let blocks = crate::arena::MAX_GRANULES / 64 - 2_000;
     let largest = Class::LARGEST;
-    slots.arena.reserve(LOG, &[(largest, blocks)]).unwrap();
+    slots.arena.reserve(LOG, &[(largest.granules(), blocks)]).unwrap();
     let first = slots.arena.take_granules(LOG, 64).unwrap();
     let mut last = first;
     while let Ok(block) = slots.arena.take_granules(LOG, 64)

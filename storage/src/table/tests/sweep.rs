@@ -63,7 +63,7 @@ fn walk_in_messages(table: &mut HashTable<Twin>, bound: u64, room: u64) -> (u64,
         let _counting = Counting::begin();
         let (_, touched) = twin::touching(|| {
             loop {
-                let slice = table.sweep(at, bound, bound, Meter::of_pages(room));
+                let slice = table.sweep(at, bound, bound, Meter::new(u64::MAX, room));
                 dropped += slice.dropped;
                 let is_full = slice.next == Some(at);
                 from = slice.next;
@@ -109,16 +109,16 @@ fn chain_longer_than_the_room_is_swept_as_the_first_change_only() {
     let overflow = table.stats().overflow_buckets;
     assert!(overflow > 100, "{overflow}");
     let counting = Counting::begin();
-    let first = table.sweep(0, 2, 2, Meter::of_pages(50));
+    let first = table.sweep(0, 2, 2, Meter::new(u64::MAX, 50));
     assert_eq!((first.next, first.dropped), (Some(5), 1), "the chain does not fit after a change");
     assert_eq!(
-        table.sweep(5, 2, 2, Meter::of_pages(50)),
+        table.sweep(5, 2, 2, Meter::new(u64::MAX, 50)),
         Slice { next: Some(5), read: first.read - 1, ..Slice::default() },
         "still not"
     );
     drop(counting);
     let _counting = Counting::begin();
-    let slice = table.sweep(5, 2, 2, Meter::of_pages(0));
+    let slice = table.sweep(5, 2, 2, Meter::new(u64::MAX, 0));
     assert!(slice.dropped >= 28 * u64::from(overflow as u32), "{slice:?}");
     assert!(slice.read >= u64::from(overflow as u32), "{slice:?}");
     assert_eq!(table.stats().entries, 0);
@@ -167,7 +167,7 @@ proptest! {
                     let bound = (first + random % 16).min(clock);
                     let room = [0, 1, random % 64, u64::MAX][(random / 64 % 4) as usize];
                     let counting = Counting::begin();
-                    let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, Meter::of_pages(room)));
+                    let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, Meter::new(u64::MAX, room)));
                     prop_assert_eq!(touched.dirtied.len() as u64, changed_pages());
                     drop(counting);
                     // The table may drop a stale entry at any time, but no other entry.

@@ -150,7 +150,7 @@ fn a_rollback_to_low_water_ends_the_capacity_trigger() {
     let mut world = world(arg);
     world.append(91, CLASS as usize - 53, 1);
     world.tick();
-    let kept = |world: &World| world.blobs.kept_bytes(owners::CHAIN) / u64::from(CLASS);
+    let kept = |world: &World| world.blobs.arena().kept_bytes(owners::CHAIN) / u64::from(CLASS);
     assert_eq!((kept(&world), world.status().running), (87, true), "stopped by its ops, between the marks");
     while kept(&world) > 78 {
         world.chain.remove_head(&mut world.blobs).unwrap();

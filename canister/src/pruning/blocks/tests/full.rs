@@ -261,7 +261,7 @@ fn histories_over_a_full_arena_never_wait_for_ever() {
             }
         }
         let kept: u64 = taken.len() as u64 * GRANULE;
-        assert!(world.blobs.kept_bytes(owners::RECORDS) >= kept);
+        assert!(world.blobs.arena().kept_bytes(owners::RECORDS) >= kept);
     }
     assert!(exhausted > 50, "{exhausted} refused");
 }

@@ -82,7 +82,7 @@ impl Both {
     }
 
     fn kept(&self, owner: crate::storage::blob::Owner) -> u64 {
-        self.blocks.blobs.kept_bytes(owner)
+        self.blocks.blobs.arena().kept_bytes(owner)
     }
 }
 

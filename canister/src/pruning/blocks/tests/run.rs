@@ -88,14 +88,14 @@ fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
     world.append(12, CLASS as usize, 1);
     world.chain.poison_record(3);
     world.chain.poison_log(5);
-    let kept = world.blobs.kept_bytes(owners::CHAIN);
+    let kept = world.blobs.arena().kept_bytes(owners::CHAIN);
     world.tick();
     let status = world.status();
     assert_eq!((status.pruned_before_block, status.pruned_blocks, status.faults > 0), (9, 9, true), "{status:?}");
     assert_eq!(status.last_run.unwrap().faults, status.faults);
     let log = native::with(|world| world.log.join("\n"));
     assert!(log.contains("block 3") && log.contains("blob 5"), "{log}");
-    let freed = (kept - world.blobs.kept_bytes(owners::CHAIN)) / u64::from(CLASS);
+    let freed = (kept - world.blobs.arena().kept_bytes(owners::CHAIN)) / u64::from(CLASS);
     assert_eq!(
         freed,
         world.chain.meta(9).unwrap().log_offset / u64::from(CLASS),

@@ -174,11 +174,11 @@ fn a_slice_that_ends_early_is_continued_or_skipped() {
     }
     let cursor = |world: &World| world.chain.sweep_state(IndexTable::Ids).cursor();
     let counting = Counting::begin();
-    let slice = world.chain.sweep(IndexTable::Ids, Meter::of_pages(5));
+    let slice = world.chain.sweep(IndexTable::Ids, Meter::new(u64::MAX, 5));
     let at = cursor(&world).expect("the sweep is under way");
     assert!(changed_pages() <= 6 && slice.dropped > 0, "{slice:?}, and the page of the chain's state");
     assert!(!at.is_multiple_of(SLICE_BUCKETS), "bucket {at}");
-    assert_eq!(world.chain.sweep(IndexTable::Ids, Meter::of_pages(0)).next, Some(at), "no room, no progress");
+    assert_eq!(world.chain.sweep(IndexTable::Ids, Meter::new(u64::MAX, 0)).next, Some(at), "no room, no progress");
     drop(counting);
     let first = at / SLICE_BUCKETS * SLICE_BUCKETS;
     let piece = world.pruner.next_piece(&world.chain, &world.blobs, &world.constraints);
