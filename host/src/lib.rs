@@ -8,8 +8,9 @@
 //! # How
 //! Wasmtime runs the code and counts the operators by the platform's prices. System calls are charged on top, and at the end of a message
 //! the heap pages that it changed. An instance is kept from message to message, together with a shadow copy of its heap and globals to roll
-//! back to. Stable memory is a sparse table of pages with an undo log. Messages wait in one queue and are executed one at a time: either as
-//! fast as the caller asks, or in rounds, which model how long a client waits when there is more work than fits a second.
+//! back to; after a message the pages that it has written are compared with the copy. Stable memory is a sparse table of pages with an undo
+//! log. Messages wait in one queue and are executed one at a time: either as fast as the caller asks, or in rounds, which model how long a
+//! client waits when there is more work than fits a second.
 //!
 //! # Differences from the platform
 //! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300. Printed bytes, including a trap's message,

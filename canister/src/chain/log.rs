@@ -69,9 +69,9 @@ impl Log {
         offset / self.size()
     }
 
-    /// The log offset at which a blob starts.
+    /// The log offset at which a blob starts. No log reaches 2^64 bytes, and a checked product is a call.
     pub fn start_of(&self, blob: u64) -> u64 {
-        blob * self.size()
+        blob.wrapping_mul(self.size())
     }
 
     /// Index after the last blob that `[…, end)` touches.

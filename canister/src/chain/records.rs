@@ -109,6 +109,7 @@ impl RecordStore {
     }
 
     /// The record of a kept block; `None` if it is damaged.
+    #[inline]
     pub fn get(&self, number: u64) -> Option<BlockRecord> {
         self.look(number, BlockRecord::read)
     }

@@ -11,7 +11,7 @@ use crate::platform;
 use std::cell::Cell;
 
 /// Timer calls that the balance must pay for: the firing, the call that it makes to itself, and one for a message in between.
-const CALLS: u128 = 3;
+const CALLS: u32 = 3;
 
 /// Reason why timers are paused, by what ends the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Pause {
 
 thread_local! {
     /// Cycles that a timer's call sets aside.
-    static A_CALL: Cell<u128> = const { Cell::new(0) };
+    static A_CALL: Cell<u64> = const { Cell::new(0) };
     /// The pause as of the last message that checked.
     static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
     /// Liquid cycles below which feeding calls (blocks, records, blobs) are refused.
@@ -37,7 +37,13 @@ thread_local! {
 
 /// Reads from the platform what a timer's call sets aside.
 pub fn learn() {
-    A_CALL.set(platform::timer_call_cycles());
+    A_CALL.set(u64::try_from(platform::timer_call_cycles()).unwrap_or(u64::MAX));
+}
+
+/// Returns the cycles that this many timer calls set aside. A call sets aside some 42 G on 13 nodes, so the product does not overflow; a
+/// checked one of 128 bits takes 180 instructions, and each message computes three.
+fn set_aside(calls: u32) -> u128 {
+    A_CALL.get().wrapping_mul(calls.into()).into()
 }
 
 /// Cycles that an installation or an upgrade on `nodes` nodes sets aside for its hooks, beyond those of a message: for 300 billion
@@ -65,15 +71,14 @@ pub fn between_messages() -> u128 {
 
 /// As [`between_messages`], for an update or a timer's work only; saves asking the platform for the kind of message.
 pub fn between_updates() -> u128 {
-    let set_aside = u128::from(1 + IN_TIMERS.get()) * A_CALL.get();
-    platform::liquid_cycles().saturating_add(set_aside)
+    platform::liquid_cycles().saturating_add(set_aside(1 + IN_TIMERS.get()))
 }
 
 /// Returns whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside,
 /// because they may not have been made.
 pub fn pay_timers(liquid: u128) -> bool {
-    let uncertain = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
-    liquid.saturating_sub(uncertain) >= CALLS * A_CALL.get()
+    let uncertain = set_aside(IN_TIMERS.get().saturating_sub(1));
+    liquid.saturating_sub(uncertain) >= set_aside(CALLS)
 }
 
 /// Sets or clears the pause of timers; returns the previous value.

@@ -82,11 +82,16 @@ impl Limits {
         if self.counts(owner) && class < self.unit { Side::Counted } else { Side::Shared }
     }
 
-    /// Changes what is wanted of each class, on the side on which an owner's slots of the class are counted.
+    /// Changes what is wanted of each class by an owner's demand, on the side on which the owner's slots of the class are counted.
     #[inline]
-    pub fn each(&self, owner: Owner, wanted: &mut Wanted, change: impl Fn(usize, &mut u64)) {
-        let unit = if self.counts(owner) { self.unit.index() } else { 0 };
-        (0..Class::COUNT).for_each(|class| change(class, &mut wanted[usize::from(class < unit)][class]));
+    pub fn each(&self, owner: Owner, wanted: &mut Wanted, demand: &Demand, change: impl Fn(&mut u64, u64)) {
+        let [shared, counted] = wanted;
+        if !self.counts(owner) {
+            return shared.iter_mut().zip(demand).for_each(|(all, of)| change(all, *of));
+        }
+        let (pieces, units) = demand.split_at(self.unit.index());
+        counted.iter_mut().zip(pieces).for_each(|(all, of)| change(all, *of));
+        shared[pieces.len()..].iter_mut().zip(units).for_each(|(all, of)| change(all, *of));
     }
 
     /// Bytes of the units that counted owners touch.

@@ -115,7 +115,7 @@ impl<P: Platform> State<P> {
         self.admit(growth, owner, &demand, whole)?;
         self.reserved[owner.index()] = demand;
         self.reserving |= 1 << owner.index();
-        self.limits.each(owner, &mut self.wanted, |class, all| *all += demand[class]);
+        self.limits.each(owner, &mut self.wanted, &demand, |all, more| *all += more);
         self.outstanding += demand.iter().sum::<u64>();
         Ok(())
     }
@@ -124,7 +124,7 @@ impl<P: Platform> State<P> {
     fn give_up(&mut self, owner: Owner) {
         self.reserving &= !(1 << owner.index());
         let before = std::mem::take(&mut self.reserved[owner.index()]);
-        self.limits.each(owner, &mut self.wanted, |class, all| *all -= before[class]);
+        self.limits.each(owner, &mut self.wanted, &before, |all, less| *all -= less);
         self.outstanding -= before.iter().sum::<u64>();
     }
 
@@ -149,7 +149,7 @@ impl<P: Platform> State<P> {
     #[inline(never)]
     fn admit_counted(&self, owner: Owner, demand: &Demand, whole: u64) -> Result<Option<Demand>, GrowError> {
         let mut wanted = self.wanted;
-        self.limits.each(owner, &mut wanted, |class, all| *all += demand[class]);
+        self.limits.each(owner, &mut wanted, demand, |all, more| *all += more);
         let all = self.limits.shared(&self.counters, &wanted);
         if all == self.limits.shared(&self.counters, &self.wanted) {
             return Ok(None);

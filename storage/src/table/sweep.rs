@@ -47,10 +47,9 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Counts dropped entries, of which those are late whose value is not below `first_bound`.
     fn add(&mut self, gone: &[Entry], first_bound: u64) {
         self.dropped += gone.len() as u64;
-        self.late += gone.iter().filter(|entry| entry.value >= first_bound).count() as u64;
+        self.late += late_of(gone, first_bound);
     }
 }
 
@@ -100,25 +99,25 @@ impl<P: Platform> HashTable<P> {
             return Slice::default();
         }
         let mut bytes = self.pool.buckets(first, end - from);
-        let mut slice = Slice { read: bytes.len() as u64 / OS_PAGE + 3, ..Slice::default() };
-        let (mut overflows, mut counted) = (false, None);
+        let (mut dropped, mut late, mut read) = (0, 0, bytes.len() as u64 / OS_PAGE + 3);
+        let (mut overflows, mut counted, mut stopped) = (false, None, None);
         for (bucket, bytes) in (first..).zip(bytes.as_chunks_mut::<{ BUCKET as usize }>().0) {
-            let here = Some(from + u64::from(bucket - first));
             let next = bucket::next_of(bytes);
             if next != 0 {
-                slice.read += 1;
+                read += 1;
                 if !meter.has_time() {
-                    slice.next = here;
+                    stopped = Some(bucket);
                     break;
                 }
                 if !self.is_left_alone(next, bound) {
                     let Some((gone, overflow)) = self.sweep_chain(bucket, bound, meter) else {
-                        slice.next = here;
+                        stopped = Some(bucket);
                         break;
                     };
                     overflows = true;
-                    slice.add(&gone, first_bound);
-                    slice.read += 2 * overflow;
+                    dropped += gone.len() as u64;
+                    late += late_of(&gone, first_bound);
+                    read += 2 * overflow;
                     continue;
                 }
             }
@@ -127,22 +126,22 @@ impl<P: Platform> HashTable<P> {
                 let page = Some(bucket / PAGE_OF_BUCKETS);
                 if page != counted {
                     if meter.is_full(OF_BUCKET) {
-                        slice.next = here;
+                        stopped = Some(bucket);
                         break;
                     }
                     counted = page;
                 }
-                slice.dropped += u64::from(stale.count_ones());
-                slice.late += late_among(bytes, stale, first_bound);
+                dropped += u64::from(stale.count_ones());
+                late += late_among(bytes, stale, first_bound);
                 let changed = drop_from(bytes, stale);
                 self.pool.write_bucket(bucket, &bytes[..changed]);
             }
         }
-        if slice.dropped > 0 {
-            self.pool.drop_entries(slice.dropped);
+        if dropped > 0 {
+            self.pool.drop_entries(dropped);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
-        slice
+        Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), dropped, late, read }
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
@@ -178,6 +177,11 @@ impl<P: Platform> HashTable<P> {
         }
         Some((gone, overflow))
     }
+}
+
+/// Returns the number of entries whose value is not below `first_bound`.
+fn late_of(gone: &[Entry], first_bound: u64) -> u64 {
+    gone.iter().filter(|entry| entry.value >= first_bound).count() as u64
 }
 
 /// Returns the entries of a bucket.
