@@ -171,7 +171,7 @@ impl<P: Platform> Growth<P> {
     fn grow(&self, pages: u64, is_measured: bool) -> Result<(), GrowError> {
         // Each question to the platform costs 500 instructions, and only a growth changes the answers.
         let (now, liquid) = (P::now_ns(), P::liquid_cycles());
-        let price = self.estimate();
+        let price = self.estimate(now);
         let all = self.check(liquid, pages, price, 0);
         if self.put_off.get() {
             return all.and(Err(GrowError::Later));
@@ -222,8 +222,8 @@ impl<P: Platform> Growth<P> {
 
     /// Estimates the price of a page without growing one. Frozen cycles divided by the pages overestimate the threshold, unless reserved
     /// cycles cover part of the threshold.
-    fn estimate(&self) -> Price {
-        self.known(P::now_ns()).unwrap_or_else(|| {
+    fn estimate(&self, now: u64) -> Price {
+        self.known(now).unwrap_or_else(|| {
             let frozen = P::cycle_balance().saturating_sub(P::liquid_cycles());
             let spread = frozen / u128::from(P::Memory::default().size().max(SMALL));
             let reserves = self.reserved_now() > 0;
@@ -266,7 +266,7 @@ impl<P: Platform> Growth<P> {
 
     /// Returns the reason why a growth by `pages` would be refused, as seen by a query; `set_aside` cycles count as taken by a message.
     pub fn refusal(&self, pages: u64, set_aside: u128) -> Option<GrowError> {
-        self.check(P::liquid_cycles(), pages, self.estimate(), set_aside).err()
+        self.check(P::liquid_cycles(), pages, self.estimate(P::now_ns()), set_aside).err()
     }
 
     /// Runs work that must not grow memory: a growth is refused with [`GrowError::Later`] and deferred to

@@ -10,6 +10,8 @@
 //! └──────────┘      └─────────────────────────┘     └──────────┘   └──────────┘
 //! ```
 
+mod header;
+
 use crate::arena::{Arena, GRANULE};
 use crate::superblock::Root;
 use crate::{GrowError, OS_PAGE, OpenError, Platform};

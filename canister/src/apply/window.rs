@@ -169,8 +169,21 @@ impl Window {
         reach: Reach,
         each: &mut dyn FnMut((Hash, u32)),
     ) -> Result<u64, BodyError> {
-        self.end = reach.end;
         let last = at.saturating_add(reach.bytes);
+        self.end = reach.end;
+        let end = self.walk_to(source, at, last, each);
+        self.end = None;
+        end.and_then(|end| if end > last { Err(BodyError::Long) } else { Ok(end) })
+    }
+
+    /// Walks the transaction that begins at `at`. Parts that are passed on end at byte `last` or before.
+    fn walk_to(
+        &mut self,
+        source: Source,
+        at: u64,
+        last: u64,
+        each: &mut dyn FnMut((Hash, u32)),
+    ) -> Result<u64, BodyError> {
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
         at += if is_witness { 2 } else { 0 };
@@ -207,9 +220,7 @@ impl Window {
                 }
             }
         }
-        let end = self.skip(at, 4, "the lock time")?;
-        self.end = None;
-        if end > last { Err(BodyError::Long) } else { Ok(end) }
+        self.skip(at, 4, "the lock time")
     }
 
     /// Reads a part of a transaction that ends at byte `last` of the body or before.

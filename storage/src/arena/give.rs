@@ -75,7 +75,9 @@ impl<P: Platform> Arena<P> {
         self.change(|state, _| state.lose(class, owner));
     }
 
-    /// Returns whether a granule lies in a free slot, of any class.
+    /// Returns whether a granule lies in a free slot, of any class. Only stale pointers ask.
+    #[cold]
+    #[inline(never)]
     pub fn is_free(&self, granule: u64) -> bool {
         self.with(|state| {
             let starts = Class::all().map(|class| (class, granule / class.granules() * class.granules()));

@@ -21,19 +21,19 @@ use crate::raw::Raw;
 const ENTRY: u64 = 16;
 const MARK: u8 = 0xC0;
 
-/// The state of a slot (`pruning-spec-v1.md` 1.3), as it is stored.
+/// The state of a slot (`pruning-spec-v1.md` 1.3). An entry has its number, from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// Holds a blob.
-    Used = 1,
+    Used,
     /// The blob was freed; the slot may not be reused before the last reference is gone.
-    Quarantine = 2,
+    Quarantine,
     /// The slot may be reused.
-    Free = 3,
+    Free,
     /// Not the start of a slot.
-    Inside = 4,
+    Inside,
     /// Holds memory of a store other than the blobs.
-    Taken = 5,
+    Taken,
 }
 
 /// Decoded entry of a granule.
@@ -86,7 +86,7 @@ impl Entry {
         let mut entry = [0; ENTRY as usize];
         entry[0..4].copy_from_slice(&self.generation.to_le_bytes());
         entry[4..8].copy_from_slice(&self.len.to_le_bytes());
-        entry[8] = self.state as u8;
+        entry[8] = self.state as u8 + 1;
         entry[9] = self.class.index() as u8;
         entry[10] = self.owner.index() as u8;
         entry[11] = MARK;

@@ -117,7 +117,7 @@ impl<P: Platform> Slots<P> {
         self.header.save(&self.space);
     }
 
-    /// Traps, because an index contradicts its slots in this slot, or this key. Takes the number, because a text would cost callers
+    /// Traps, because an index contradicts its slots: in this slot, at this key, for this size. Takes the number, because a text would cost callers
     /// instructions even if nothing is wrong.
     #[cold]
     #[inline(never)]

@@ -80,7 +80,7 @@ fn set_bit(slots: &mut Slots<impl Platform>, node: SlotId, child: u32) {
 
 fn new_node(slots: &mut Slots<impl Platform>) -> SlotId {
     let node = slots.allocate(NODE);
-    let node = node.unwrap_or_else(|why| slots.broken("a node of", NODE, &format!("bytes was not reserved: {why}")));
+    let node = node.unwrap_or_else(|why| slots.broken("ordered index: a node of", NODE, &format!("bytes: {why}")));
     slots.write(node, 0, &[0; BITMAP]);
     node
 }

@@ -81,7 +81,7 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
     );
     let text = "If its missing chunks (list_uploads) do not decrease, drop it as an operator, and check its producer.";
     let found = finding(ProblemCode::UploadStuck, message).since_secs(Some(open));
-    is_long(open).then_some(found.with_action(abort_block(number, text)))
+    is_long(open).then(|| found.with_action(abort_block(number, text)))
 }
 
 /// Returns a finding about the upload of a transaction that is idle and does not expire yet.

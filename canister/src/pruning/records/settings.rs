@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_match_the_specification_and_a_refused_change_changes_nothing() {
+    fn defaults_match_the_specification_and_a_wrong_change_is_refused() {
         let settings = UtxoPrunerSettings::default();
         let s = &settings;
         assert_eq!((s.job_timeout_secs, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));
