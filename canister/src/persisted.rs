@@ -216,6 +216,6 @@ fn another_header_of_the_region_of_cells_is_refused() {
         cells.write(0, &header);
         assert!(upgrade().unwrap_err().contains("cells"), "{header:?}");
     }
-    places::HEADER.write(&cells, 0);
+    cells.write_header(0, &places::HEADER);
     assert_eq!(upgrade(), Ok(()));
 }

@@ -41,7 +41,7 @@ impl<P: Platform> Ring<P> {
     /// [`OpenError`].
     pub fn open(space: Space<P>, len: usize, most: u64) -> Result<Self, OpenError> {
         let ring = Self { space, len: len as u64, most, round: Cell::default() };
-        if LAYOUT.open(&ring.space, LEAF)? {
+        if ring.space.begin(&LAYOUT, LEAF)? {
             ring.save(Round { origin: 0, capacity: ring.slots() });
         }
         let word = |nth: u64| ring.space.read_u64(ORIGIN + 8 * nth);
@@ -67,7 +67,7 @@ impl<P: Platform> Ring<P> {
 
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&self) {
-        LAYOUT.rewrite(&self.space);
+        self.space.rewrite_with(&LAYOUT);
         self.save(self.round.get());
     }
 

@@ -45,7 +45,7 @@ impl Directory {
         owners: &'static [Owner],
         ring: u64,
     ) -> Result<Self, OpenError> {
-        layout.open(&space, HEADER)?;
+        space.begin(&layout, HEADER)?;
         Ok(Self { space, arena, layout, owners, ring })
     }
 
@@ -56,7 +56,7 @@ impl Directory {
 
     /// Writes the header and the list of leaves anew.
     pub fn rewrite(&self) {
-        self.layout.rewrite(&self.space);
+        self.space.rewrite_with(&self.layout);
     }
 
     /// Offset of the entry of a number. Entries without memory are zero.

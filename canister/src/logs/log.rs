@@ -46,7 +46,7 @@ thread_local! {
 /// [`OpenError`].
 pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
     if cells.read(places::LOG) != [0; 16] {
-        LAYOUT.read(&cells, places::LOG)?;
+        cells.check_header(places::LOG, &LAYOUT)?;
     }
     let written = cells.read_u64(WRITTEN);
     let lines = Ring::open(memory::space(memory::LOG_LINES)?, places::LOG_LINE_LEN, places::LOG_LINES_LEN)?;
@@ -108,7 +108,7 @@ impl Log {
     }
 
     fn save(&self) {
-        LAYOUT.write(&self.cells, places::LOG);
+        self.cells.write_header(places::LOG, &LAYOUT);
         self.cells.write_u64(WRITTEN, self.written);
     }
 

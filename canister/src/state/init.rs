@@ -41,7 +41,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     }
     let cells = Rc::new(memory::space(memory::CELLS)?);
     cells.reserve(places::END).map_err(|error| error.to_string())?;
-    places::HEADER.write(&cells, 0);
+    cells.write_header(0, &places::HEADER);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
     mutate(|state| {
         state.save_config();
@@ -61,7 +61,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
-    places::HEADER.read(&cells, 0)?;
+    cells.check_header(0, &places::HEADER)?;
     let stored = config::CELL.load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };

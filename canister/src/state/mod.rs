@@ -127,7 +127,7 @@ impl State {
     /// Writes all that the heap mirrors anew before an upgrade, which drops the heap: a bit that has changed in stable memory is mended.
     pub fn rewrite(&mut self) {
         self.blobs.arena().rewrite();
-        places::HEADER.rewrite(&self.cells);
+        self.cells.rewrite_with(&places::HEADER);
         if config::CELL.is_damaged(&self.cells) {
             self.save_config();
         }

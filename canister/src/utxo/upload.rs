@@ -98,7 +98,7 @@ impl Uploads {
     /// A sentence, if an upload cannot be decoded.
     pub(super) fn open(cells: Rc<Space>) -> Result<Self, String> {
         if cells.read(places::TRANSACTION_PLACES) != [0; 16] {
-            TAKEN.read(&cells, places::TRANSACTION_PLACES)?;
+            cells.check_header(places::TRANSACTION_PLACES, &TAKEN)?;
         }
         let taken = cells.read_u64(places::TRANSACTION_PLACES + 8);
         let mut open = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Uploads {
     /// Writes the bitmap of the cells that are taken.
     fn save_taken(&self) {
         let taken = self.open.keys().filter(|&&nth| nth > 0).fold(0u64, |taken, nth| taken | 1 << nth);
-        TAKEN.write(&self.cells, places::TRANSACTION_PLACES);
+        self.cells.write_header(places::TRANSACTION_PLACES, &TAKEN);
         self.cells.write_u64(places::TRANSACTION_PLACES + 8, taken);
     }
 

@@ -66,7 +66,7 @@ impl Header {
     /// [`OpenError`] if the header cannot be written, if its magic or version differs, if its root is damaged, or if its sums contradict the
     /// arena.
     pub fn open(space: &Space<impl Platform>, kept: u64) -> Result<Self, OpenError> {
-        LAYOUT.open(space, OS_PAGE)?;
+        space.begin(&LAYOUT, OS_PAGE)?;
         let header = space.read_with(0, |bytes: &[u8; BYTES]| {
             let list = |at: usize| {
                 let word = |nth: usize| u32_at(bytes, LINES as usize + LINE * at + 4 * nth);
@@ -127,7 +127,7 @@ impl Header {
 
     /// Writes the header.
     pub fn save(&self, space: &Space<impl Platform>) {
-        LAYOUT.write(space, 0);
+        space.write_header(0, &LAYOUT);
         self.save_root(space);
         let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);
         space.write(LINES, lines.as_flattened());

@@ -92,7 +92,7 @@ impl<P: Platform> Pool<P> {
 
     /// Reads the header.
     pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
-        LAYOUT.read(&space, 0)?;
+        space.check_header(0, &LAYOUT)?;
         let header = Header {
             buckets: space.read_u64(BUCKETS),
             entries: space.read_u64(ENTRIES),
@@ -111,7 +111,7 @@ impl<P: Platform> Pool<P> {
 
     /// Writes what the heap mirrors anew.
     pub fn rewrite(&self) {
-        LAYOUT.rewrite(&self.space);
+        self.space.rewrite_with(&LAYOUT);
         self.save();
     }
 
