@@ -233,7 +233,7 @@ impl<P: Platform> Slots<P> {
         (line.prev, line.next) = (0, 0);
     }
 
-    /// Writes the line of a class in the header; an undo writes all of them.
+    /// Writes the line of a class in the header. An undo writes the whole header.
     #[inline]
     pub(super) fn save_list(&self, class: usize) {
         self.header.save_list(&self.space, class);

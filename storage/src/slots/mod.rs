@@ -117,8 +117,8 @@ impl<P: Platform> Slots<P> {
         self.header.save(&self.space);
     }
 
-    /// Traps, because an index contradicts its slots: in this slot, at this key, for this size. Takes the number, because a text would cost callers
-    /// instructions even if nothing is wrong.
+    /// Traps, because an index contradicts its slots: in this slot, at this key, for this size. Takes the number, because a text would cost
+    /// callers instructions even if nothing is wrong.
     #[cold]
     #[inline(never)]
     fn broken(&self, of: &str, number: u32, what: &str) -> ! {
@@ -181,7 +181,8 @@ impl<P: Platform> Slots<P> {
     }
 
     /// Returns the slots that follow each other from `first` on, each of which has the next one's name at `at`. A chain ends at a name that is
-    /// no slot's, or returns to its beginning.
+    /// no slot's, and a ring before its first slot. A damaged chain that returns to another slot has no end: the message
+    /// traps at its limit, and changes nothing.
     #[inline]
     fn chain(&self, first: SlotId, at: u32) -> impl Iterator<Item = SlotId> + use<'_, P> {
         let mut next = first;

@@ -1,6 +1,8 @@
 //! Bodies and index segments that are not what they should be.
 
 use super::world::*;
+use crate::apply::window::{BodyError, Reach, Window};
+use crate::platform::native;
 use crate::utxo::MAX_TRANSACTION;
 use coppice_interface::*;
 use coppice_model::transactions::{Tx, var_int};
@@ -232,4 +234,16 @@ fn longest_transaction_of_a_kept_block_is_found_and_a_longer_one_is_too_large() 
             _ => assert!(matches!(found, Err(UtxoRefusal::TooLarge { limit: MAX_TRANSACTION, .. }))),
         }
     }
+}
+
+#[test]
+fn limit_of_instructions_ends_with_a_walk_that_fails() {
+    let mut world = World::new();
+    world.append_body(0, body(&[&[1; 100]]), &[[1; 32]]);
+    let source = (&world.chain, &world.blobs);
+    let mut window = Window::new(world.chain.meta(0).unwrap());
+    native::with(|world| world.instructions = 10);
+    let walked = window.end_of(source, 81, Reach::until(5));
+    assert!(matches!(walked, Err(BodyError::Long)), "{walked:?}");
+    assert!(window.read(source, 0, 1).is_ok());
 }
