@@ -1,7 +1,7 @@
 //! Memory that one store frees serves the others: histories in which sizes, or stores, follow each other.
 //!
 //! After each history the live set has been replaced three times. Billed memory must then be at most 1.5 × the payload bytes that were live
-//! at once, and 24 MiB. `COPPICE_LIVE_MIB` sets the live bytes of a history (256 without it).
+//! at once, and 24 MiB. `COPPICE_LIVE_MIB` sets the live bytes of a history (128 without it).
 
 use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore, Class};
@@ -20,7 +20,7 @@ const WINDOWS: [u64; 10] = [300, 700, 1_700, 4_000, 9_000, 20_000, 45_000, 100_0
 
 fn live_bytes() -> u64 {
     let set = std::env::var("COPPICE_LIVE_MIB").ok();
-    set.map_or(256, |mib| mib.parse().expect("COPPICE_LIVE_MIB is a number")) * MIB
+    set.map_or(128, |mib| mib.parse().expect("COPPICE_LIVE_MIB is a number")) * MIB
 }
 
 /// Three stores on one arena, their live entries in the order of creation, and the live bytes.

@@ -7,7 +7,7 @@ use coppice::ledger::Ledger;
 use coppice::verify::{Depth, verify};
 use coppice_lab::chain_gen::Generator;
 use coppice_lab::embedded::Embedded;
-use coppice_lab::{demo, ingest, wasm};
+use coppice_lab::{ingest, wasm};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,32 +34,6 @@ fn small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("used_bytes") + number("reusable_bytes") < number("billed_bytes"), "{report}");
     assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
-}
-
-/// The demonstration with its default arguments, whose figures `scripts/test` compares with the pages that quote them.
-#[test]
-fn demonstration_tells_its_story() {
-    let report = demo::run(wasm(), demo::Plan::new(demo::BLOCKS, None, 1).unwrap()).unwrap();
-    report.check_growth().unwrap();
-    let story = report.story;
-    let told = [
-        "the first block is appended",
-        "the timer prunes the first blocks",
-        "the indexer stops",
-        "pruning waits for the indexer",
-        "high water: ",
-        "the indexer resumes",
-        "the timer has pruned ",
-        "the last block: stable memory has not grown since block ",
-    ];
-    assert_eq!(story.len(), told.len(), "{story:#?}");
-    for (step, event) in story.iter().zip(told) {
-        assert!(step.event.starts_with(event), "{step:?}");
-    }
-    assert!(story.is_sorted_by_key(|step| step.block), "{story:#?}");
-    let [.., high, resumes, pruned, last] = &story[..] else { panic!("{story:#?}") };
-    assert!(high.lag > 100 && pruned.lag < 16 && resumes.pruned == high.pruned && pruned.pruned > high.pruned);
-    assert!(last.kept_bytes < high.kept_bytes && last.billed_bytes == high.billed_bytes, "{story:#?}");
 }
 
 #[test]

@@ -72,26 +72,27 @@ const TAKEN: u8 = 5;
 fn flipped_bit_opens_no_guard_changes_no_block_and_stops_nothing() {
     let flips = std::env::var("COPPICE_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(300);
     let mut met = std::collections::BTreeMap::<Place, u64>::new();
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.register(Who::Exporter);
+    coppice
+        .set_policy(PrunePolicyArg {
+            retain_blocks: Some(RETAIN),
+            min_kept_blocks: Some(0),
+            timer_interval_secs: Some(30),
+            pause_after_secs: Some(0),
+            ..PrunePolicyArg::default()
+        })
+        .unwrap();
+    (0..BLOCKS).for_each(|number| coppice.append(&made(number)).unwrap());
+    coppice.ack(Who::Exporter, BOUND - 1, &hash(BOUND - 1)).unwrap();
+    coppice.pass(30);
+    assert_eq!(coppice.prune_status().pruned_before_block, BOUND);
+    let (before, intact) = (host.checkpoint(), host.get_stable_memory(coppice.id));
+    let places = words(&intact);
     for seed in 0..flips {
         let mut random = Random(seed);
-        let (coppice, host) = Coppice::embedded(default_arg());
-        coppice.register(Who::Exporter);
-        coppice
-            .set_policy(PrunePolicyArg {
-                retain_blocks: Some(RETAIN),
-                min_kept_blocks: Some(0),
-                timer_interval_secs: Some(30),
-                pause_after_secs: Some(0),
-                ..PrunePolicyArg::default()
-            })
-            .unwrap();
-        (0..BLOCKS).for_each(|number| coppice.append(&made(number)).unwrap());
-        coppice.ack(Who::Exporter, BOUND - 1, &hash(BOUND - 1)).unwrap();
-        coppice.pass(30);
-        assert_eq!(coppice.prune_status().pruned_before_block, BOUND);
-
-        let mut memory = host.get_stable_memory(coppice.id);
-        let places = words(&memory);
+        host.restore(&before);
+        let mut memory = intact.clone();
         let (place, words) = &places[random.below(places.len())];
         let (at, bit) = (words[random.below(words.len())] + random.below(8), random.below(8));
         memory[at] ^= 1 << bit;

@@ -374,7 +374,7 @@ impl Machine {
 
 /// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
-    let few = if coppice_ic::chosen() == Backend::Host { 60 } else { 12 };
+    let few = if coppice_ic::chosen() == Backend::Host { 30 } else { 12 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
 }
 

@@ -17,7 +17,7 @@ const RETAINED: u64 = 20;
 
 /// Arriving blocks: `COPPICE_ARRIVALS`, or a number that takes seconds.
 fn arrivals() -> u64 {
-    std::env::var("COPPICE_ARRIVALS").ok().and_then(|arrivals| arrivals.parse().ok()).unwrap_or(1_000)
+    std::env::var("COPPICE_ARRIVALS").ok().and_then(|arrivals| arrivals.parse().ok()).unwrap_or(500)
 }
 
 fn next(number: u64) -> AppendBlock {

@@ -66,7 +66,7 @@ fn add(all: &mut Seen, seen: Seen) {
 
 /// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
-    let few = if coppice_ic::chosen() == Backend::Host { 48 } else { 4 };
+    let few = if coppice_ic::chosen() == Backend::Host { 36 } else { 4 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
 }
 
@@ -99,12 +99,12 @@ fn any_history_matches_the_model() {
     if progress {
         eprintln!("{all:#?}");
     }
-    if cases >= 48 {
+    if cases >= 36 {
         check_excuses(&all);
     }
     let enough = |what: &&&str| all.get(**what).is_some_and(|&times| times > 0);
     let expected = SURE.iter().chain(if cases >= 1_000 { &SEEN[..] } else { &[] });
-    let missing: Vec<_> = expected.filter(|what| cases >= 48 && !enough(what)).collect();
+    let missing: Vec<_> = expected.filter(|what| cases >= 36 && !enough(what)).collect();
     assert!(missing.is_empty(), "never: {missing:?} of {all:#?}");
 }
 
@@ -210,7 +210,7 @@ fn histories() -> impl Iterator<Item = History> {
 #[test]
 fn histories_cover_every_event() {
     let named = std::env::var("COPPICE_PRUNER_HISTORIES").map(|number| number.parse().expect("a number of histories"));
-    let number = named.unwrap_or(120);
+    let number = named.unwrap_or(60);
     let mut all = Seen::new();
     // A history with thousands of outputs takes as long as ten others.
     let few = |(number, history): &(usize, History)| !history.has_large() || number % 4 == 0;
