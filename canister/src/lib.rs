@@ -42,7 +42,7 @@ mod testing;
 pub mod text;
 pub mod utxo;
 
-use api::{access, http, wire};
+use api::{access, wire};
 use coppice_interface::CanisterArg;
 use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade};
 use operation::daemon;
@@ -50,7 +50,6 @@ use operation::daemon;
 #[init(decode_with = "wire::canister_arg::of_init")]
 fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| platform::trap(&format!("install: {why}")));
-    http::certify();
     state::mutate(daemon::arm);
 }
 
@@ -62,7 +61,6 @@ fn pre_upgrade() {
 #[post_upgrade(decode_with = "wire::canister_arg::of_upgrade")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| platform::trap(&format!("upgrade: {why}")));
-    http::certify();
     state::mutate(|state| {
         daemon::arm(state);
         daemon::arm_records(state);

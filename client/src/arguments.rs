@@ -75,6 +75,7 @@ fn blocks() -> BTreeMap<&'static str, u64> {
         ("rollback_to", length((N64, Some(true)))),
         ("reset_chain", length((&ResetChain { head_hash: hash(), drop_unexported: true },))),
         ("get_head", length(())),
+        ("get_tip_certificate", length(())),
         ("get_block", length((N64,))),
         ("get_block_headers", length((N64, N64))),
         ("read_segment", length((N64, 2u8, N64, N64))),

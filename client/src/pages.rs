@@ -220,6 +220,7 @@ mod tests {
             keys: 0,
             lengths: [0; 3].into(),
             sha256: BySegment::default(),
+            seal: ByteBuf::default(),
         };
         let page = |numbers: &[u64], next| {
             Ok::<_, ReadError>(HeaderPage { headers: numbers.iter().copied().map(header).collect(), next })

@@ -103,6 +103,7 @@ mod tests {
             keys: 0,
             lengths: [5, 0, 2].into(),
             sha256: BySegment::default(),
+            seal: ByteBuf::default(),
         };
         Script::default()
             .answers("get_block", Err::<Block, _>(ReadError::TooLarge { size: 9, limit: 4 }))

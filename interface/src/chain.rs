@@ -340,6 +340,18 @@ pub struct BlockHeader {
     pub lengths: BySegment<u64>,
     /// The SHA-256 of each segment, as the producer declared it.
     pub sha256: BySegment<ByteBuf>,
+    /// The block's seal: a SHA-256 over this block's header and the seal before it. See `get_tip_certificate`.
+    pub seal: ByteBuf,
+}
+
+/// The subnet's certificate of the newest block.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct TipCertificate {
+    /// The certificate, as CBOR. It proves the root of `hash_tree`.
+    pub certificate: ByteBuf,
+    /// The hash tree of the certified data, as CBOR.
+    pub hash_tree: ByteBuf,
 }
 
 /// A page of `get_block_headers`.
@@ -476,6 +488,9 @@ pub enum RollbackError {
         /// The number of the oldest kept block.
         first_available: u64,
     },
+    /// The block's record is damaged, so no block can follow it: roll back to the block before it.
+    #[error("the block's record is damaged, so no block can follow it: roll back to the block before it")]
+    Damaged,
     /// Only an admin may roll back this far (`max_rollback_blocks`).
     #[error("only an admin may roll back below block {lowest} (max_rollback_blocks)")]
     TooDeep {

@@ -19,6 +19,7 @@ pub mod methods;
 mod operation;
 mod prune;
 mod pruner;
+pub mod seals;
 pub mod segments;
 pub mod settings;
 mod utxo;

@@ -2,6 +2,7 @@
 
 use crate::blocks::id;
 use candid::Principal;
+use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -175,6 +176,25 @@ impl Model {
         self.made += 1;
         let parent_hash = self.kept.back().map_or_else(BlockHash::default, |made| made.block.hash.clone());
         Made::new(self.made, AppendBlock { hash: id(self.made << 30).into(), parent_hash, ..block })
+    }
+
+    /// Returns the seal before the oldest kept block and those of the kept blocks, each computed from the chain's first block on.
+    pub fn seals(&self) -> Vec<Seal> {
+        let kept = self.kept.iter().map(|made| &made.block);
+        let mut seals = vec![seals::FIRST];
+        for block in self.pruned.iter().chain(kept) {
+            let leaf = Leaf {
+                number: block.number,
+                timestamp_secs: block.timestamp_secs,
+                lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u32),
+                hash: &block.hash,
+                parent_hash: &block.parent_hash,
+                sha256: &block.sha256.each().map(|digest| digest.as_slice().try_into().expect("a SHA-256")),
+            };
+            let before = seals[seals.len() - 1];
+            seals.push(seals::seal(&before, &leaf.digest().expect("hashes of at most 32 bytes")));
+        }
+        seals.split_off(self.pruned.len())
     }
 
     /// Returns the number of the oldest kept block.

@@ -5,6 +5,7 @@ pub mod client;
 pub mod coppice;
 pub mod proxy;
 pub mod reader;
+pub mod tip;
 pub mod wasm;
 
 pub use coppice_model::{blocks, transactions};

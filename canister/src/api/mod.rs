@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod buckets;
+pub mod certified;
 pub mod endpoints;
 pub mod http;
 mod service;

@@ -13,6 +13,7 @@ use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
+use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::segments::{Index, Segment, check_receipts};
 use coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
 use sha2::{Digest, Sha256};
@@ -125,10 +126,11 @@ impl ChainStore {
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
         }
-        // Where the head's hash is unknown, the numbers still follow each other.
-        match state.head_hash {
-            Some(hash) if hash != draft.parent => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
-            _ => Ok(Standing::Next),
+        match state.head_hash.filter(|_| state.seal.is_some()) {
+            Some(hash) if hash == draft.parent => Ok(Standing::Next),
+            Some(hash) => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
+            // A rollback ended on the oldest block, which was damaged meanwhile.
+            None => Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] }),
         }
     }
 
@@ -222,18 +224,30 @@ impl ChainStore {
         }
     }
 
-    /// Writes the record of the next block.
-    pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta) {
+    /// Writes the record of the next block. The seal is known when the block becomes the head.
+    pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta, seal: Seal) {
         let Draft { hash, sha256, .. } = *draft;
         let references_before = self.state.references;
         self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
-        self.records.put(&BlockRecord { meta, hash, sha256, references_before });
+        self.records.put(&BlockRecord { meta, hash, seal, sha256, references_before });
     }
 
     /// Writes the record and moves the head. The payload, the ids and the keys must be in place.
     pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
         // For the first block, `base` is already set to its number.
-        self.put_record(draft, meta);
+        let leaf = Leaf {
+            number: meta.number,
+            timestamp_secs: meta.timestamp_secs,
+            lengths: meta.lengths,
+            hash: draft.hash.as_slice(),
+            parent_hash: draft.parent.as_slice(),
+            sha256: &draft.sha256,
+        };
+        let Some((before, leaf)) = self.state.seal.zip(leaf.digest()) else {
+            crate::platform::trap("append: the seal of the block before is unknown");
+        };
+        let seal = seals::seal(&before, &leaf);
+        self.put_record(draft, meta, seal);
         let state = &mut self.state;
         if !state.started {
             state.started = true;
@@ -241,6 +255,7 @@ impl ChainStore {
             state.parent = Some(draft.parent);
         }
         state.head_hash = Some(draft.hash);
+        state.seal = Some(seal);
         state.monotonic = meta.monotonic;
         state.log_tail = meta.log_end();
         state.keys += u64::from(meta.keys);

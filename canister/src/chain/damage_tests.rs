@@ -87,7 +87,9 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
             harm(&mut chain, 11, of_head);
             harm(&mut chain, 10, of_before);
             let what = format!("head {of_head:?}, before it {of_before:?}");
-            for head in (7..11).rev() {
+            // A damaged block is not left as the head.
+            let heads = if let Harm::None = of_before { 7..11 } else { 7..10 };
+            for head in heads.rev() {
                 chain.remove_head(&mut blobs).unwrap();
                 assert_eq!(chain.state().head(), Some(head));
                 for number in 1..=head.min(9) {
@@ -395,7 +397,9 @@ fn rollback_ignores_a_damaged_sum_of_references() {
         (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
         chain.records.poison(damaged, 224, &u64::to_le_bytes(sum));
         chain.remove_head(&mut blobs).unwrap();
-        assert_eq!(chain.state().kept_references(), 3 * 2, "block {damaged} says {sum}");
+        // A damaged block is not left as the head.
+        let kept = if damaged == 4 { 2 } else { 3 };
+        assert_eq!(chain.state().kept_references(), kept * 2, "block {damaged} says {sum}");
     }
 }
 

@@ -1,9 +1,7 @@
 //! Block hashes, as the canister keeps them.
 
 use coppice_interface::BlockHash;
-
-/// Bytes of the longest block hash.
-pub const MAX_HASH: usize = 32;
+pub use coppice_interface::seals::MAX_HASH;
 
 /// An opaque block hash of up to 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,6 +10,12 @@ pub struct Hash {
     pub(super) bytes: [u8; MAX_HASH],
     /// The number of the bytes.
     pub(super) len: u8,
+}
+
+impl From<[u8; MAX_HASH]> for Hash {
+    fn from(bytes: [u8; MAX_HASH]) -> Self {
+        Self { bytes, len: MAX_HASH as u8 }
+    }
 }
 
 impl Hash {

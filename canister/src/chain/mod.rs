@@ -33,6 +33,7 @@
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint in `api/endpoints/blocks.rs`.
 
 mod append;
+pub mod certified;
 mod directory;
 mod draft;
 mod hash;

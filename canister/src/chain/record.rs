@@ -4,7 +4,7 @@
 //!   0 mark u16 0xB10C   2 reserved u16   4 transactions u32     8 number u64          16 log offset u64
 //!  24 lengths 3 × u32  36 keys u32      40 timestamp u64       48 monotonic time u64
 //!  56 id links u32     60 hash length u8   61 reserved, 3 bytes   64 hash 32
-//!  96 reserved, 32 bytes                128 SHA-256 of body, receipts, index
+//!  96 seal 32                           128 SHA-256 of body, receipts, index
 //! 224 references before u64
 //! 232 the note of applying: height u32, 0: none  236 id u32  240 transactions u32  244 offset u32  248 replay u8
 //! 249 reserved, 3 bytes                252 checksum u32 of all bytes before
@@ -17,6 +17,7 @@
 use super::hash::{Hash, MAX_HASH};
 use super::postings::links::links_len;
 use coppice_interface::BlockHeader;
+use coppice_interface::seals::Seal;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
 use coppice_storage::bytes::{array_at, u16_at, u32_at, u64_at};
 use coppice_storage::checksum;
@@ -31,6 +32,7 @@ pub(super) const HEAD: usize = 96;
 pub(super) const NOTE: usize = 232;
 const HASH_LEN: usize = 60;
 const HASH: usize = 64;
+const SEAL: usize = 96;
 const DIGESTS: usize = 128;
 const REFERENCES: usize = 224;
 
@@ -148,6 +150,8 @@ pub struct Numbers {
     pub meta: BlockMeta,
     /// Block hash.
     pub hash: Hash,
+    /// The block's seal; of a block in transit not yet known.
+    pub seal: Seal,
     /// References of all blocks appended before this one and not rolled back.
     pub references_before: u64,
 }
@@ -156,13 +160,14 @@ impl Numbers {
     #[inline]
     pub(super) fn read(r: &Bytes) -> Option<Self> {
         let hash = Hash::stored(&array_at(r, HASH), r[HASH_LEN])?;
-        Some(Self { meta: BlockMeta::read(r), hash, references_before: u64_at(r, REFERENCES) })
+        let (seal, references_before) = (array_at(r, SEAL), u64_at(r, REFERENCES));
+        Some(Self { meta: BlockMeta::read(r), hash, seal, references_before })
     }
 
     /// Reads a record up to the note of applying that was not checked, as [`BlockMeta::peek`].
     pub(super) fn peek_numbers(r: &[u8; NOTE], number: u64) -> Option<Self> {
         let (meta, hash) = BlockMeta::peek(r.first_chunk()?, number)?;
-        Some(Self { meta, hash, references_before: u64_at(r, REFERENCES) })
+        Some(Self { meta, hash, seal: array_at(r, SEAL), references_before: u64_at(r, REFERENCES) })
     }
 }
 
@@ -173,6 +178,8 @@ pub struct BlockRecord {
     pub meta: BlockMeta,
     /// Block hash.
     pub hash: Hash,
+    /// The block's seal; of a block in transit not yet known.
+    pub seal: Seal,
     /// SHA-256 of the three segments, as the producer declared them.
     pub sha256: [[u8; 32]; 3],
     /// References of all blocks appended before this one and not rolled back.
@@ -192,6 +199,7 @@ impl BlockRecord {
             keys: self.meta.keys,
             lengths: self.meta.lengths.map(u64::from).into(),
             sha256: self.sha256.map(ByteBuf::from).into(),
+            seal: ByteBuf::from(self.seal),
         }
     }
 
@@ -200,6 +208,7 @@ impl BlockRecord {
         self.meta.encode(&mut r);
         r[HASH_LEN] = self.hash.len;
         put(&mut r, HASH, &self.hash.bytes);
+        put(&mut r, SEAL, &self.seal);
         put(&mut r, DIGESTS, self.sha256.as_flattened());
         put(&mut r, REFERENCES, &self.references_before.to_le_bytes());
         checksum::put(&mut r);
@@ -207,9 +216,9 @@ impl BlockRecord {
     }
 
     pub(super) fn read(r: &Bytes) -> Option<Self> {
-        let Numbers { meta, hash, references_before } = Numbers::read(r)?;
+        let Numbers { meta, hash, seal, references_before } = Numbers::read(r)?;
         let sha256 = [0, 1, 2].map(|i| array_at(r, DIGESTS + 32 * i));
-        Some(Self { meta, hash, sha256, references_before })
+        Some(Self { meta, hash, seal, sha256, references_before })
     }
 }
 
@@ -244,4 +253,4 @@ impl AppliedNote {
     }
 }
 
-const _: () = assert!(HASH + MAX_HASH == HEAD && NOTE + 17 <= RECORD - checksum::CHECKSUM);
+const _: () = assert!(HASH + MAX_HASH == SEAL && HEAD == SEAL && NOTE + 17 <= RECORD - checksum::CHECKSUM);

@@ -21,7 +21,7 @@ use crate::storage::{Arena, owners};
 use coppice_storage::arena::Slot;
 use coppice_storage::header::Header;
 
-const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 7 };
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 8 };
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
 /// Maximum pages.
@@ -204,6 +204,7 @@ mod tests {
         BlockRecord {
             meta,
             hash: Hash::new(&[number as u8; 32]).unwrap(),
+            seal: [number as u8 ^ 0xff; 32],
             sha256: [[1; 32], [2; 32], [3; 32]],
             references_before: number / 7,
         }
@@ -223,9 +224,9 @@ mod tests {
             if number >= first + window {
                 let gone = number - window;
                 assert_eq!(store.get(gone), Some(record(gone)));
-                let BlockRecord { meta, hash, references_before, .. } = record(gone);
+                let BlockRecord { meta, hash, seal, references_before, .. } = record(gone);
                 assert_eq!(store.meta(gone), Some(meta));
-                assert_eq!(store.numbers(gone), Some(Numbers { meta, hash, references_before }));
+                assert_eq!(store.numbers(gone), Some(Numbers { meta, hash, seal, references_before }));
                 assert_eq!(store.peek(gone), Some((meta, hash)));
                 store.remove(gone, (gone + 1) % PAGE_RECORDS == 0);
                 assert_eq!(store.get(gone), None);

@@ -125,6 +125,7 @@ impl ChainStore {
         let state = &mut self.state;
         state.oldest = removal.number + 1;
         state.parent = removal.record.map(|record| record.hash);
+        state.seal_before = removal.record.map(|record| record.seal);
         state.log_first = removal.freed.end;
         state.pruned_blocks += 1;
         meta

@@ -13,7 +13,7 @@ use super::state::{Reset, Way};
 use super::store::ChainStore;
 use crate::storage::blob::BlobStore;
 use crate::storage::owners;
-use coppice_interface::ResetError;
+use coppice_interface::{ResetError, seals};
 
 /// Records that one message clears: their pages have 32 MiB.
 const MOST_RECORDS: u64 = 100_000;
@@ -67,6 +67,11 @@ impl ChainStore {
             state.log_end = state.log_end.max(transit.log_end);
             state.next = state.next.max(transit.number + 1);
         }
+        // A seal that damage made unknown counts as zeros.
+        let last = state.seal.unwrap_or(seals::FIRST);
+        state.reset.count += 1;
+        let first = seals::after_reset(&last, state.reset.count);
+        (state.seal, state.seal_before) = (Some(first), Some(first));
         state.rollback_to = None;
         state.pruned_references = state.references;
         (state.reset.clear_from, state.reset.clear_to) = (state.oldest, state.next);

@@ -49,9 +49,11 @@ impl ChainStore {
             None => Err(RollbackError::Empty),
             Some(head) if number > head => Err(RollbackError::AboveHead { head }),
             Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
-            Some(_) => match (opened, self.state.rollback_to) {
+            Some(head) => match (opened, self.state.rollback_to) {
                 (Some(opened), _) => Err(opened.into()),
                 (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
+                // Nothing can follow a block whose seal is unknown.
+                _ if number < head && self.records.numbers(number).is_none() => Err(RollbackError::Damaged),
                 (None, _) => Ok(()),
             },
         }
@@ -95,7 +97,7 @@ impl ChainStore {
     /// Returns the block that the running rollback removes next, if its removal has not begun.
     pub fn next_to_roll_back(&self) -> Option<u64> {
         let (to, head) = (self.state.rollback_to?, self.state.head()?);
-        (self.state.transit.is_none() && head > to).then_some(head)
+        (self.state.transit.is_none() && !self.state.rests(to)).then_some(head)
     }
 
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
@@ -104,7 +106,7 @@ impl ChainStore {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
         if self.state.transit.is_none() {
-            if self.state.next - 1 <= to {
+            if self.state.rests(to) {
                 self.state.rollback_to = None;
                 self.save();
                 return done;
@@ -140,6 +142,7 @@ impl ChainStore {
         state.next = number;
         state.monotonic = before.map_or(state.monotonic, |before| before.meta.monotonic);
         state.head_hash = before.map(|before| before.hash);
+        state.seal = before.map(|before| before.seal);
         state.references = references;
         let (ids, keys) = meta.map_or((0, 0), |meta| (meta.transactions, meta.keys));
         state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
@@ -161,7 +164,7 @@ impl ChainStore {
         self.uncount(meta.as_ref());
         let state = &mut self.state;
         (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
-        state.rollback_to = state.rollback_to.filter(|&to| number - 1 > to);
+        state.rollback_to = state.rollback_to.filter(|&to| !state.rests(to));
         faults.extend(self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
     }
 

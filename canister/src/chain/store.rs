@@ -1,5 +1,6 @@
 //! [`ChainStore`], which owns the chain's data structures: opening them, simple look-ups, and the format of postings.
 
+use super::certified::Certified;
 use super::hash::Hash;
 use super::log::Log;
 use super::postings::links::LINK;
@@ -30,6 +31,7 @@ pub struct ChainStore {
     /// The key index: hash of a secondary key → newest posting.
     pub(super) keys: HashTable,
     pub(super) rollbacks: Rollbacks,
+    pub(super) certified: Certified,
     /// The open upload.
     pub(super) open: Option<Upload>,
     /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
@@ -48,7 +50,8 @@ impl ChainStore {
     /// A sentence: memory could not be grown, or a header was not written by this code.
     pub fn open(cells: Rc<Space>, log_class: Class, key: HashKey) -> Result<Self, String> {
         let arena = memory::arena()?;
-        Ok(Self {
+        let mut chain = Self {
+            certified: Certified::default(),
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
             open: Upload::load(&cells)?,
@@ -66,7 +69,9 @@ impl ChainStore {
                 key.clone(),
             )?,
             keys: HashTable::open(memory::space(memory::KEY_INDEX)?, arena, owners::KEY_INDEX, key)?,
-        })
+        };
+        chain.open_certified();
+        Ok(chain)
     }
 
     /// Returns the chain's state.

@@ -1,7 +1,7 @@
 //! Opening of the state: at installation, and after an upgrade.
 
 use super::clock::Clock;
-use super::{STATE, State, key, mutate};
+use super::{STATE, State, key, mutate, read};
 use crate::apply::Applier;
 use crate::chain::ChainStore;
 use crate::deletion::DeletionQueue;
@@ -64,6 +64,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     cells.check_header(0, &places::HEADER)?;
     let stored = config::CELL.load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
+    read(|state| platform::set_certified_data(&state.chain.state().certified));
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
     mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| error.to_string())?;
     Ok(())

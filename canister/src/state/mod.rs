@@ -95,7 +95,7 @@ pub fn read<T>(f: impl FnOnce(&State) -> T) -> T {
     STATE.with_borrow(|state| f(state.as_ref().unwrap_or_else(|| platform::trap("the canister is not initialised"))))
 }
 
-/// Changes the state. Calls must not be nested.
+/// Changes the state, and certifies what has changed. Calls must not be nested.
 pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
     #[cfg(test)]
     VISITS.set(VISITS.get() + 1);
@@ -103,7 +103,9 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
         let state = state.as_mut().unwrap_or_else(|| platform::trap("the canister is not initialised"));
         // Reservations of an earlier message.
         state.blobs.arena().end_reservations();
-        f(state)
+        let done = f(state);
+        state.chain.certify();
+        done
     })
 }
 

@@ -211,6 +211,7 @@ mod tests {
             keys: 0,
             lengths: [body.0, 0, 0].into(),
             sha256: [ByteBuf::from(sha256(body.1)), empty.clone(), empty].into(),
+            seal: ByteBuf::default(),
         };
         match method {
             "get_block_headers" => {

@@ -299,6 +299,7 @@ impl Chain {
             keys: 0,
             lengths: block.segments.each_ref().map(|segment| segment.len() as u64).into(),
             sha256: block.digests.clone().map(ByteBuf::from).into(),
+            seal: ByteBuf::default(),
         })
     }
 

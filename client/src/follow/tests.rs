@@ -28,6 +28,7 @@ fn header(branch: u8, number: u64) -> BlockHeader {
         keys: 0,
         lengths: BySegment::default(),
         sha256: BySegment::default(),
+        seal: Default::default(),
     }
 }
 

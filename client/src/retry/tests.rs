@@ -112,6 +112,7 @@ fn classes_of_append_and_rollback_errors() {
                 RollbackError::Empty,
                 RollbackError::AboveHead { head: 0 },
                 RollbackError::Pruned { first_available: 0 },
+                RollbackError::Damaged,
                 RollbackError::TooDeep { lowest: 0 },
                 RollbackError::Incomplete { lowest: 0, pruned_height: 0 },
             ],

@@ -27,7 +27,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("index", "key_find", _) => (6_000, 15_400),
         ("index", "key_remove", _) => (4_000, 8_350),
         ("sweep", "prune", _) => (1_200, 1_710),
-        ("chain", "append", 100) => (100_000, 134_000),
+        ("chain", "append", 100) => (160_000, 220_000),
         ("chain", "idle firing", _) => (100_000, 105_000),
         ("chain", "refused at the door", _) => (16_000, 16_000),
         // A pruned record; and its share of a tick of a billion instructions that prunes 30,000.

@@ -1,5 +1,6 @@
 //! Endpoints for blocks: append, upload, roll back, reset, read.
 
+use crate::api::certified;
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, time_secs};
@@ -71,6 +72,10 @@ pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
 
 pub fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
+}
+
+pub fn get_tip_certificate() -> Option<TipCertificate> {
+    read(|state| certified::tip(&state.chain))
 }
 
 pub fn get_block(number: u64) -> Result<Block, ReadError> {

@@ -1,22 +1,19 @@
 //! HTTP: the dashboard `/`, pages of kept data `/block/NUMBER` and `/tx/ID`, and `/metrics`, `/logs`, `/health`.
 //!
 //! Every response names its origin. The response to a query comes from one replica and its content is not certified; the subnet certifies
-//! only that certification is skipped (`certified`), so that verifying gateways pass the response on. The response to an update call comes
+//! only that certification is skipped (`api/certified.rs`), so that verifying gateways pass the response on. The response to an update call comes
 //! from the subnet.
 
 mod answer;
-mod certified;
 mod json;
 mod metrics;
 mod page;
 
-use crate::platform;
+use crate::api::certified;
 use crate::state::State;
 use answer::{Answer, Parameters, source};
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
-
-pub use certified::certify;
 
 /// Maximum bytes of a URL.
 const MAX_URL: usize = 2_048;
@@ -66,7 +63,7 @@ pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
     let body = if request.method == "HEAD" { Vec::new() } else { answer.body };
     HttpResponse {
         status_code: answer.status,
-        headers: own.chain(certified::headers(platform::data_certificate())).collect(),
+        headers: own.chain(certified::headers(&state.chain)).collect(),
         body: ByteBuf::from(body),
         upgrade: None,
     }

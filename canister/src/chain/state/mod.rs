@@ -7,8 +7,9 @@
 //!
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 words, u64 each:
 //!       15 of `numbers!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
-//!       1 rollback's target + 1   5 of the reset   1 one above the highest head
-//!       2 × 5 of the hashes of the head and of the oldest block's parent: length + 1, 0 for unknown; 32 bytes
+//!       1 rollback's target + 1   6 of the reset   1 one above the highest head
+//!       4 × 5 of the hashes of the head and of the oldest block's parent, and of the seals of the two: length + 1, 0 for unknown; 32 bytes
+//!       4 of the certified data, 0: never computed
 //!       checksum u32
 //! ```
 
@@ -19,6 +20,7 @@ mod transit;
 use super::hash::Hash;
 use crate::storage::memory::Space;
 use crate::storage::places;
+use coppice_interface::seals::{self, Seal};
 use coppice_storage::OpenError;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::checksum::{self, CHECKSUM};
@@ -28,14 +30,15 @@ pub use reset::Reset;
 pub use sweep::Sweep;
 pub use transit::{Transit, Way};
 
-const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 3 };
+const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 4 };
 const WORDS: usize = 15;
 const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
 const RESET: usize = ROLLBACK + 1;
 const HIGHEST: usize = RESET + Reset::WORDS;
 const HASHES: usize = HIGHEST + 1;
-const END: usize = HEADER + 8 * (HASHES + 2 * HASH_WORDS);
+const CERTIFIED: usize = HASHES + 4 * HASH_WORDS;
+const END: usize = HEADER + 8 * (CERTIFIED + 4);
 const BYTES: usize = END + CHECKSUM;
 const HASH_WORDS: usize = 5;
 const HEADER: usize = 8;
@@ -89,6 +92,13 @@ pub struct ChainState {
     pub head_hash: Option<Hash>,
     /// The hash of the block before the oldest; `None` if there is no block, or that block's record was damaged when it was pruned.
     pub parent: Option<Hash>,
+    /// The head's seal; of an empty chain, the seal before its first block. `None` while a rollback stands on a damaged block.
+    pub seal: Option<Seal>,
+    /// The seal before the oldest block, or as [`seal`](Self::seal) if there is no block; `None` if the block before was damaged when it
+    /// was pruned.
+    pub seal_before: Option<Seal>,
+    /// The certified data (`certified.rs`); zeros if they were never computed.
+    pub certified: [u8; 32],
 }
 
 /// Lists the first words of the cell, in order.
@@ -113,6 +123,11 @@ numbers! {
 }
 
 impl ChainState {
+    /// Returns the state of a chain that never had a block.
+    pub fn new() -> Self {
+        Self { seal: Some(seals::FIRST), seal_before: Some(seals::FIRST), ..Self::default() }
+    }
+
     /// Reads the cell; a cell that was never written is an empty chain.
     ///
     /// # Errors
@@ -120,7 +135,7 @@ impl ChainState {
     pub fn load(cells: &Space) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
-            return Ok(Self::default());
+            return Ok(Self::new());
         }
         if !checksum::is_right(&bytes) {
             return Err(OpenError::Damaged { name: LAYOUT.name }.into());
@@ -134,6 +149,7 @@ impl ChainState {
             let len = word(i).checked_sub(1)?;
             Hash::stored(&array_at(&bytes, HEADER + 8 * (i + 1)), u8::try_from(len).ok()?)
         };
+        let seal = |i: usize| hash(i).map(|seal| seal.bytes);
         let mut state = Self {
             started: bytes[6] == 1,
             sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(WORDS + at + i))),
@@ -143,6 +159,9 @@ impl ChainState {
             highest: word(HIGHEST),
             head_hash: hash(HASHES),
             parent: hash(HASHES + HASH_WORDS),
+            seal: seal(HASHES + 2 * HASH_WORDS),
+            seal_before: seal(HASHES + 3 * HASH_WORDS),
+            certified: array_at(&bytes, HEADER + 8 * CERTIFIED),
             ..Self::default()
         };
         state.set_numbers(std::array::from_fn(word));
@@ -165,14 +184,16 @@ impl ChainState {
         put(&[self.rollback_to.map_or(0, |to| to + 1)]);
         put(&self.reset.words());
         put(&[self.highest]);
-        for (hash, place) in
-            [self.head_hash, self.parent].iter().zip(bytes[HEADER + 8 * HASHES..END].chunks_mut(8 * HASH_WORDS))
-        {
+        let seals = [self.seal, self.seal_before].map(|seal| seal.map(Hash::from));
+        let [seal, seal_before] = seals;
+        let places = bytes[HEADER + 8 * HASHES..].chunks_mut(8 * HASH_WORDS);
+        for (hash, place) in [self.head_hash, self.parent, seal, seal_before].iter().zip(places) {
             if let Some(hash) = hash {
                 place[0] = hash.len + 1;
                 place[8..].copy_from_slice(&hash.bytes);
             }
         }
+        bytes[HEADER + 8 * CERTIFIED..END].copy_from_slice(&self.certified);
         checksum::put(&mut bytes);
         cells.write(places::CHAIN, &bytes);
     }
@@ -200,6 +221,11 @@ impl ChainState {
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
         self.started.then(|| self.next - 1)
+    }
+
+    /// Returns whether a rollback to block `to` ends at the head: at that block, or below it at the first one whose seal is known.
+    pub fn rests(&self, to: u64) -> bool {
+        self.next - 1 <= to && (self.seal.is_some() || self.next - 1 == self.oldest)
     }
 
     /// The head's number after a running rollback has finished.
@@ -246,6 +272,9 @@ mod tests {
             highest: 3_000,
             head_hash: Hash::new(&[7; 32]),
             parent: Hash::new(&[]),
+            seal: Some([8; 32]),
+            seal_before: None,
+            certified: [9; 32],
         };
         state.save(&cells);
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
@@ -266,6 +295,11 @@ mod tests {
             0x0707_0707_0707_0707,
         ]);
         expected.extend([1, 0, 0, 0, 0]);
+        // A seal, an unknown one, and the certified data.
+        expected.push(33);
+        expected.extend([0x0808_0808_0808_0808; 4]);
+        expected.extend([0; 5]);
+        expected.extend([0x0909_0909_0909_0909; 4]);
         assert_eq!(words, expected);
         assert_eq!(ChainState::load(&cells), Ok(state));
         // A flipped bit, another version and an unknown way are refused.
@@ -289,7 +323,7 @@ mod tests {
         native::reset();
         memory::forget();
         let cells = crate::testing::space(memory::CELLS);
-        assert_eq!(ChainState::load(&cells).unwrap(), ChainState::default());
+        assert_eq!(ChainState::load(&cells).unwrap(), ChainState::new());
         let state = ChainState { started: true, oldest: 5, next: 100, highest: 103, ..ChainState::default() };
         state.save(&cells);
         assert_eq!(ChainState::load(&cells), Ok(state));

@@ -9,6 +9,8 @@ pub struct Reset {
     pub used: u64,
     /// Count of rolled-back blocks including the last reset itself; 0 if there was no reset.
     pub rollbacks: u64,
+    /// Resets since the installation.
+    pub count: u64,
     /// The first block whose record must still be cleared.
     pub(in crate::chain) clear_from: u64,
     /// One above the last block whose record must still be cleared.
@@ -17,13 +19,20 @@ pub struct Reset {
 
 impl Reset {
     /// Words of the chain's cell.
-    pub(in crate::chain) const WORDS: usize = 5;
+    pub(in crate::chain) const WORDS: usize = 6;
 
     pub(in crate::chain) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self { start: word(0), used: word(1), rollbacks: word(2), clear_from: word(3), clear_to: word(4) }
+        Self {
+            start: word(0),
+            used: word(1),
+            rollbacks: word(2),
+            clear_from: word(3),
+            clear_to: word(4),
+            count: word(5),
+        }
     }
 
     pub(in crate::chain) fn words(&self) -> [u64; Self::WORDS] {
-        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to]
+        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to, self.count]
     }
 }

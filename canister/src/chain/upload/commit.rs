@@ -10,6 +10,7 @@ use crate::chain::transit::{EnterError, Entered};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
+use coppice_interface::seals::Seal;
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
@@ -138,7 +139,7 @@ impl ChainStore {
         self.settle_replaced(&entered);
         (transit.ids, transit.keys, transit.log_end) = (ids, keys, end);
         if !done {
-            self.put_record(&upload.draft, meta);
+            self.put_record(&upload.draft, meta, Seal::default());
             self.state.transit = Some(transit);
             self.save();
             return Ok(());
