@@ -132,6 +132,9 @@ impl ChainStore {
 
     /// Sets the certified data if the chain has changed since they were set.
     pub fn certify(&mut self) {
+        if !self.saved.take() {
+            return;
+        }
         let (labels, before) = (self.labels(), self.certified);
         if labels == before.labels && self.state.certified != [0; 32] {
             return;
@@ -143,6 +146,7 @@ impl ChainStore {
         self.certified = Certified { labels, digests: Some([own, last]) };
         self.state.certified = join([own, last], HTTP, fork_digest);
         self.save();
+        self.saved.set(false);
         platform::set_certified_data(&self.state.certified);
     }
 

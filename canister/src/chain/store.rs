@@ -14,6 +14,7 @@ use crate::storage::memory::{self, Space};
 use crate::storage::owners;
 use crate::storage::{HashKey, HashTable};
 use coppice_interface::{APPEND_ROOM, BLOCK_BYTES, REFERENCE_BYTES};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Number of blocks that can follow the first one: the index has 40-bit block numbers.
@@ -32,6 +33,8 @@ pub struct ChainStore {
     pub(super) keys: HashTable,
     pub(super) rollbacks: Rollbacks,
     pub(super) certified: Certified,
+    /// True if the state was saved since the last call of [`certify`](Self::certify).
+    pub(super) saved: Cell<bool>,
     /// The open upload.
     pub(super) open: Option<Upload>,
     /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
@@ -52,6 +55,7 @@ impl ChainStore {
         let arena = memory::arena()?;
         let mut chain = Self {
             certified: Certified::default(),
+            saved: Cell::new(true),
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
             open: Upload::load(&cells)?,
@@ -238,6 +242,7 @@ impl ChainStore {
 
     pub(super) fn save(&self) {
         self.state.save(&self.cells);
+        self.saved.set(true);
     }
 
     /// Writes what the heap mirrors anew.
