@@ -60,7 +60,7 @@ mod tests {
     use crate::testing::{block, hash, id};
     use candid::Principal;
     use coppice_interface::seals::{self, Leaf};
-    use coppice_interface::{CanisterArg, InitArg, ResetChain, RollbackError};
+    use coppice_interface::{AppendError, BlockField, CanisterArg, InitArg, ResetChain, RollbackError};
     use ic_certification::LookupResult;
     use ic_http_certification::utils::skip_certification_certified_data;
     use sha2::{Digest, Sha256};
@@ -197,6 +197,29 @@ mod tests {
         assert_eq!(certified()[0], None);
         mutate(|state| state.chain.remove_oldest(&mut state.blobs)).unwrap();
         assert_eq!(certified()[0], own(302, &seal(301), 0, 5));
+    }
+
+    /// A rollback that ends on the oldest block, which was damaged meanwhile, leaves a head without a seal: nothing follows it.
+    #[test]
+    fn nothing_follows_an_oldest_block_that_was_damaged_during_a_rollback() {
+        fresh();
+        (300..303).for_each(append);
+        mutate(|state| {
+            state.chain.begin_rollback(300);
+            state.chain.poison_record(300);
+        });
+        while read(|state| state.chain.is_under_way()) {
+            mutate(|state| state.chain.continue_rollback(&mut state.blobs, 9, Meter::unlimited()));
+        }
+        assert_eq!(certified()[1..], [None, None]);
+        let refused = mutate(|state| {
+            let (next, admission) = (block(301, &[id(301)], 10), state.admission());
+            state.chain.append(&mut state.blobs, &next, &admission, 1_700_000_000)
+        });
+        assert_eq!(refused, Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] }));
+        let reset = ResetChain { head_hash: Vec::new().into(), drop_unexported: true };
+        mutate(|state| state.reset_chain(&reset)).unwrap();
+        assert_eq!(certified(), [own(0, &seals::after_reset(&seals::FIRST, 1), 1, 3), None, None]);
     }
 
     /// An upgrade sets what was certified, without hashing.

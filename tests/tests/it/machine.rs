@@ -334,10 +334,11 @@ impl Machine {
             };
             assert_eq!(Whereabouts::At(found), model.locate(&id(of)), "id {of}");
         }
-        let (tip, seals) = (self.coppice.tip(), model.seals());
+        let (certified, seals) = (self.coppice.certified(), model.seals());
         let (before, kept) = seals.split_first().expect("a seal before the first block");
-        assert_eq!(tip.head, model.head().zip(kept.last().copied()));
-        assert_eq!(tip.beginning.map(|own| (own.first, own.before, own.resets)), Some((model.oldest(), *before, 0)));
+        assert_eq!(certified.head, model.head().zip(kept.last().copied()));
+        let beginning = certified.beginning.map(|own| (own.first, own.before, own.resets));
+        assert_eq!(beginning, Some((model.oldest(), *before, 0)));
         if let Some(head) = model.head() {
             let page = self.coppice.anyone().get_block_headers(model.oldest(), head).answer().unwrap();
             let sealed: Vec<_> = page.headers.iter().map(|header| header.seal.as_slice()).collect();

@@ -10,7 +10,7 @@ use ic_certification::{Certificate, HashTree, LookupResult};
 
 /// Values of the certified labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tip {
+pub struct Certified {
     /// Number and seal of the head.
     pub head: Option<(u64, Seal)>,
     /// The leaf `coppice`.
@@ -40,13 +40,15 @@ fn value(tree: &HashTree, label: &str) -> Option<Vec<u8>> {
 }
 
 impl Coppice {
-    /// Reads the certificate of the tip, and compares the root of its tree with what the subnet certifies.
-    pub fn tip(&self) -> Tip {
+    /// Reads the certificate of the head, and compares the root of its tree with what the subnet certifies.
+    pub fn certified(&self) -> Certified {
         let TipCertificate { certificate, hash_tree } = self.anyone().get_tip_certificate().answer().expect("a query");
         let tree: HashTree = cbor::read(&hash_tree).expect("a hash tree");
         let certified = match coppice_ic::chosen() {
             Backend::PocketIc => {
-                let certificate: Certificate = cbor::read(&certificate).expect("a certificate");
+                // After the tag of self-described CBOR.
+                let bare = certificate.strip_prefix(&[0xD9, 0xD9, 0xF7]).unwrap_or(&certificate);
+                let certificate: Certificate = cbor::read(bare).expect("a certificate");
                 let path = [b"canister", self.id.as_slice(), b"certified_data"];
                 match certificate.tree.lookup_path(path) {
                     LookupResult::Found(root) => root.to_vec(),
@@ -66,6 +68,6 @@ impl Coppice {
             assert_eq!(own.len(), 56);
             Beginning { first: word(0), before: seal(&own[8..40]), resets: word(40), rollbacks: word(48) }
         });
-        Tip { head: index.zip(hash), beginning }
+        Certified { head: index.zip(hash), beginning }
     }
 }
