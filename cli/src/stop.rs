@@ -3,7 +3,7 @@
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -79,14 +79,17 @@ impl Stop {
             if !std::mem::take(&mut is_first) {
                 std::process::exit(INTERRUPTED.into());
             }
-            // The note comes before the end of the run, unless stderr does not take it.
+            // The note comes before the end of the run, unless stderr does not take it. The flag is locked meanwhile, so that a reader of
+            // the note knows that the run begins no further step.
+            let mut at = set.lock();
             let (written, is_written) = channel();
             std::thread::spawn(move || {
                 stderr().note(Level::Info, "ending", ENDING);
                 written.send(())
             });
             let _ = is_written.recv_timeout(NOTED);
-            set.set();
+            at.get_or_insert_with(Instant::now);
+            set.0.1.notify_all();
         })?;
         Ok(stop)
     }
@@ -98,7 +101,7 @@ impl Stop {
 
     /// Ends the run, with the stop dated `at`.
     pub fn set_since(&self, at: Instant) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at);
+        self.lock().get_or_insert(at);
         self.0.1.notify_all();
     }
 
@@ -109,7 +112,11 @@ impl Stop {
 
     /// Returns the moment since which the run is to end.
     pub fn set_at(&self) -> Option<Instant> {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether at most this much of the [`DEADLINE`] is left.
@@ -119,8 +126,7 @@ impl Stop {
 
     /// Waits this long, or until the run is to end.
     pub fn wait(&self, time: Duration) {
-        let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.1.wait_timeout_while(guard, time, |set| set.is_none()));
+        drop(self.0.1.wait_timeout_while(self.lock(), time, |set| set.is_none()));
     }
 }
 
