@@ -4,12 +4,14 @@
 //! rollback of a failed upgrade are such clones. The live [`Instance`] is a cache of the state's heap: it may be dropped at any time and is
 //! rebuilt when it is next needed.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candid::Principal;
 
 use crate::call_context::{CallContext, Callback};
+use crate::certificate::{self, Keys};
 use crate::context::{Answer, Environment, Input, OutgoingCall, Run};
 use crate::cost;
 use crate::cycles::{self, Saturation};
@@ -144,6 +146,9 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) faults: &'a Faults,
     pub(crate) history: &'a mut History,
+    pub(crate) keys: &'a Arc<Keys>,
+    /// True if certificates carry the real time, not `time`.
+    pub(crate) certifies_real_time: bool,
     /// Wasm pages of stable memory that the other canisters have.
     pub(crate) stable_elsewhere: u64,
     pub(crate) saturation: Saturation,
@@ -198,7 +203,9 @@ impl Canister {
             status: self.state.status.number(),
             settings: self.state.settings.clone(),
             saturation: around.saturation,
-            certificate: (kind == Kind::Query).then(|| self.state.certified_data.clone()),
+            keys: around.keys.clone(),
+            certified_at: (kind == Kind::Query)
+                .then(|| if around.certifies_real_time { certificate::real_time() } else { around.time }),
             stable_pages_max: limits
                 .canister_stable_pages
                 .min(limits.subnet_stable_pages.saturating_sub(around.stable_elsewhere)),
@@ -244,6 +251,7 @@ impl Canister {
             calls: Vec::new(),
             timer: self.state.timer,
             certified_data: self.state.certified_data.clone(),
+            certificate: OnceCell::new(),
             accepted: false,
             log: Vec::new(),
         });

@@ -3,9 +3,13 @@
 //! A [`Run`] is created for one execution, put into the Wasmtime store, and taken out again with its effects. Its contents reach the
 //! canister only if the execution succeeds, except stable memory, which has its own undo log.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use candid::Principal;
 use wasmtime::{Memory, ResourceLimiter};
 
+use crate::certificate::Keys;
 use crate::cycles::{self, Saturation};
 use crate::execution::Kind;
 use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
@@ -55,7 +59,10 @@ pub(crate) struct Environment {
     pub(crate) settings: Settings,
     /// Memory usage of the subnet before the message.
     pub(crate) saturation: Saturation,
-    pub(crate) certificate: Option<Vec<u8>>,
+    /// The keys that sign certificates.
+    pub(crate) keys: Arc<Keys>,
+    /// The time of the certificate, in nanoseconds since 1970; `None` if the message has no certificate.
+    pub(crate) certified_at: Option<u64>,
     /// Most Wasm pages of stable memory this canister may have.
     pub(crate) stable_pages_max: u64,
     /// Most distinct 4 KiB pages that may be read, and most that may be written.
@@ -109,6 +116,8 @@ pub(crate) struct Run {
     pub(crate) calls: Vec<OutgoingCall>,
     pub(crate) timer: u64,
     pub(crate) certified_data: Vec<u8>,
+    /// The certificate, once the message has read it.
+    pub(crate) certificate: OnceCell<Vec<u8>>,
     pub(crate) accepted: bool,
     pub(crate) log: Vec<Vec<u8>>,
 }
@@ -207,6 +216,17 @@ impl Run {
         }
         self.memory_usage = usage;
         Ok(())
+    }
+
+    /// Returns the certificate of the certified data, which is signed when the message first reads it.
+    pub(crate) fn certificate(&self) -> Result<&[u8], Trap> {
+        let Environment { keys, canister, certified_at: Some(time), .. } = &self.environment else { return Ok(&[]) };
+        if let Some(certificate) = self.certificate.get() {
+            return Ok(certificate);
+        }
+        let signed = keys.of_data(*canister, &self.certified_data, *time);
+        let signed = signed.map_err(|error| Trap::Wasm(error.to_string()))?;
+        Ok(self.certificate.get_or_init(|| signed))
     }
 
     /// Checks the limit of stable pages touched.

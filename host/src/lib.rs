@@ -31,13 +31,15 @@
 //! - The management canister answers `raw_rand`, from a fixed seed or as [`Faults::answer_random`] plans, and rejects everything
 //!   else.
 //! - A module with `canister_heartbeat` or `canister_on_low_wasm_memory` is refused; timers run.
-//! - A query's data certificate is the certified data itself, unsigned. Queries can't make calls.
+//! - A query's certificate is signed when the canister reads it, with fixed keys ([`certificate`]), and shows the host's clock or the real
+//!   time ([`Host::certify_with_real_time`]). Queries can't make calls.
 //! - A timer that comes due while the canister is frozen or stopped waits until the canister runs again. As on the platform, a timer that
 //!   traps has fired and is no longer set.
 //! - Tables aren't rolled back; no compiler makes code that changes them.
 
 mod call_context;
 mod canister;
+pub mod certificate;
 mod compiled;
 mod context;
 mod cost;

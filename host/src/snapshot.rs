@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub total_size: u64,
 }
 
-/// The whole host at one moment, including messages in flight and the clock, but not limits, faults and the record of executions.
+/// The whole host at one moment, including messages in flight and the clock, but not limits, faults, keys and the record of executions.
 #[derive(Clone)]
 pub struct Checkpoint {
     shared: Shared,
@@ -135,7 +135,7 @@ impl Host {
         }
     }
 
-    /// Restores a checkpoint, of this or of another host. Limits, faults and executions stay as they are.
+    /// Restores a checkpoint, of this or of another host. Limits, faults, keys and executions stay as they are.
     pub fn restore(&self, checkpoint: &Checkpoint) {
         let mut subnet = self.subnet();
         subnet.shared = checkpoint.shared.clone();

@@ -1,11 +1,13 @@
 //! State of the host: canisters, waiting messages, the clock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use candid::Principal;
 
 use crate::call_context::MessageId;
 use crate::canister::{Canister, State, Surroundings};
+use crate::certificate::{self, FIRST_MOMENT, Keys};
 use crate::context::OutgoingCall;
 use crate::cycles::{self, Saturation};
 use crate::execution::History;
@@ -18,8 +20,6 @@ use crate::snapshot::Contents;
 
 /// Cycles a canister starts with, as on PocketIC.
 pub(crate) const DEFAULT_CYCLES: u128 = 100_000_000_000_000;
-/// The clock of a new host: 2026-01-01 in nanoseconds since 1970.
-const FIRST_MOMENT: u64 = 1_767_225_600_000_000_000;
 
 /// A message waiting to be executed.
 #[derive(Clone, Debug)]
@@ -75,6 +75,10 @@ pub(crate) struct Subnet {
     pub(crate) limits: Limits,
     pub(crate) faults: Faults,
     pub(crate) history: History,
+    /// The keys that sign certificates.
+    pub(crate) keys: Arc<Keys>,
+    /// True if certificates carry the real time, not the clock.
+    pub(crate) certifies_real_time: bool,
 }
 
 impl Subnet {
@@ -95,16 +99,14 @@ impl Subnet {
             limits: Limits::default(),
             faults: Faults::default(),
             history: History::default(),
+            keys: Keys::shared(),
+            certifies_real_time: false,
         }
     }
 
     pub(crate) fn create(&mut self, creator: Principal) -> Principal {
-        // An id as the platform makes them: a number, and a class.
-        let mut bytes = [0; 10];
-        bytes[..8].copy_from_slice(&self.shared.next_canister.to_be_bytes());
-        bytes[8..].copy_from_slice(&[1, 1]);
+        let id = certificate::canister_id(self.shared.next_canister);
         self.shared.next_canister += 1;
-        let id = Principal::from_slice(&bytes);
         self.begin_round();
         self.canisters.insert(id, Canister::new(id, State::new(Settings::of(creator), DEFAULT_CYCLES)));
         id
@@ -151,6 +153,8 @@ impl Subnet {
             limits: &self.limits,
             faults: &self.faults,
             history: &mut self.history,
+            keys: &self.keys,
+            certifies_real_time: self.certifies_real_time,
             stable_elsewhere,
             saturation,
         };

@@ -94,7 +94,7 @@ pub fn command(args: &ServeArgs) -> Result<()> {
             let log = producer::Log::of(&client, producer);
             demonstration.every_minute(Box::new(move || log.print()));
         }
-        let replica = Replica::new(client.transport().share())?;
+        let replica = Replica::new(client.transport().share());
         gateway = gateway.answering(api::answers(replica));
         say!("agents reach canister {canister} at {}", gateway.url());
     }

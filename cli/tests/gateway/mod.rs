@@ -87,7 +87,7 @@ impl Gateway {
     /// Starts a gateway on a free port.
     pub fn start(host: Arc<Host>) -> Self {
         let inner = Arc::new(Inner {
-            replica: Replica::new(host.clone()).unwrap(),
+            replica: Replica::new(host.clone()),
             host,
             server: Server::bind(0).unwrap(),
             failures: AtomicU64::new(0),
@@ -148,11 +148,6 @@ impl Gateway {
     /// Returns the root key in DER.
     pub fn root_key(&self) -> Vec<u8> {
         self.inner.replica.root_key()
-    }
-
-    /// Returns the subnet's certificate of a canister's certified data.
-    pub fn certify(&self, canister: Principal, data: &[u8]) -> Vec<u8> {
-        self.inner.replica.certify(canister, data).unwrap()
     }
 
     /// Starts to record calls.

@@ -65,7 +65,7 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     api::allow(&client, &[me]).unwrap();
     let sequencer = producer::install(&client, &sequencer(), &[me]).unwrap();
     assert_eq!([client.transport().canister(), sequencer].map(|id| calls.contains(&id.to_text())), [true; 2]);
-    let replica = Replica::new(client.transport().share()).unwrap();
+    let replica = Replica::new(client.transport().share());
     let gateway = Gateway::bind(0).unwrap().answering(api::answers(replica));
     let url = gateway.url();
     let mut demonstration = Demonstration::complete(Arc::clone(&client)).unwrap();

@@ -1,6 +1,9 @@
-//! Methods that PocketIC does not have: measurements, limits, faults.
+//! Methods that PocketIC does not have: measurements, limits, faults, the keys of certificates.
+
+use std::sync::Arc;
 
 use super::Host;
+use crate::certificate::{Keys, real_time};
 use crate::execution::{Execution, Totals};
 use crate::faults::Faults;
 use crate::limits::Limits;
@@ -34,5 +37,27 @@ impl Host {
     /// Changes the limits for later growths and messages.
     pub fn set_limits(&self, limits: Limits) {
         self.subnet().limits = limits;
+    }
+
+    /// Returns the root key of the network in DER, by which a canister's certificates are verified.
+    pub fn root_key(&self) -> Vec<u8> {
+        self.keys().root_key().to_vec()
+    }
+
+    /// Returns the keys that sign certificates.
+    pub fn keys(&self) -> Arc<Keys> {
+        self.subnet().keys.clone()
+    }
+
+    /// Changes the keys that sign later certificates.
+    pub fn set_keys(&self, keys: Keys) {
+        self.subnet().keys = Arc::new(keys);
+    }
+
+    /// Lets later certificates, and the delegation, carry the real time instead of the clock, because agents and browsers refuse old ones.
+    pub fn certify_with_real_time(&self) {
+        let mut subnet = self.subnet();
+        subnet.keys = Arc::new(subnet.keys.delegated_at(real_time()));
+        subnet.certifies_real_time = true;
     }
 }

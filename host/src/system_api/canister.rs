@@ -3,7 +3,7 @@
 use wasmtime::Linker;
 
 use super::import::{ALL, CHANGES, Modes, NOT_START, bytes_import, imports};
-use crate::context::Context;
+use crate::context::{Context, Run};
 use crate::cost::{IS_CONTROLLER, PERFORMANCE_COUNTER, SYSTEM_CALL};
 use crate::execution::Kind;
 use crate::trap::Trap;
@@ -15,7 +15,6 @@ const QUERY: Modes = |kind| kind == Kind::Query;
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     bytes_import(linker, "canister_self", NOT_START, |run| run.environment.canister.as_slice())?;
-    bytes_import(linker, "data_certificate", QUERY, |run| run.environment.certificate.as_deref().unwrap_or_default())?;
     imports! { linker, call;
         [NOT_START, SYSTEM_CALL] canister_status() -> u32 { Ok(call.run().environment.status) }
         [NOT_START, SYSTEM_CALL] canister_version() -> u64 { Ok(call.run().environment.version) }
@@ -54,7 +53,11 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
             Ok(())
         }
         [NOT_START, SYSTEM_CALL] data_certificate_present() -> u32 {
-            Ok(u32::from(call.run().environment.certificate.is_some()))
+            Ok(u32::from(call.run().environment.certified_at.is_some()))
+        }
+        [QUERY, SYSTEM_CALL] data_certificate_size() -> u32 { Ok(call.run().certificate()?.len() as u32) }
+        [QUERY, SYSTEM_CALL + u64::from(size)] data_certificate_copy(target: u32, offset: u32, size: u32) -> () {
+            call.copy_out(target, offset, size, Run::certificate)
         }
     }
     Ok(())

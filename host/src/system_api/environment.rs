@@ -9,12 +9,8 @@ use crate::context::{Context, Run};
 use crate::cost::SYSTEM_CALL;
 use crate::trap::Trap;
 
-/// The principal of the only subnet.
-const SUBNET: [u8; 10] = [0, 0, 0, 0, 0, 0, 0, 7, 1, 2];
 /// Nodes of the subnet; all prices depend on it.
 const NODES: u32 = 13;
-/// A constant of the right length, because no threshold key exists here.
-const ROOT_KEY: [u8; 133] = [7; 133];
 
 fn name_of(run: &Run, index: u32) -> Result<&[u8], Trap> {
     let mut names = run.environment.settings.variables.keys();
@@ -29,8 +25,8 @@ fn value_of<'a>(variables: &'a BTreeMap<String, String>, name: &[u8]) -> Result<
 }
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    bytes_import(linker, "subnet_self", NOT_START, |_| &SUBNET)?;
-    bytes_import(linker, "root_key", NOT_START, |_| &ROOT_KEY)?;
+    bytes_import(linker, "subnet_self", NOT_START, |run| run.environment.keys.subnet_id().as_slice())?;
+    bytes_import(linker, "root_key", NOT_START, |run| run.environment.keys.root_key())?;
     imports! { linker, call;
         [NOT_START, SYSTEM_CALL] subnet_self_node_count() -> u32 { Ok(NODES) }
         [ALL, SYSTEM_CALL] env_var_count() -> u32 { Ok(call.run().environment.settings.variables.len() as u32) }

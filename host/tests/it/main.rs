@@ -1,6 +1,7 @@
 //! Tests of the host with a small canister, `common/canister.wat`.
 
 mod calls;
+mod certificates;
 mod charges;
 mod common;
 mod deadlines;

@@ -33,10 +33,7 @@ impl Answer {
 }
 
 /// Encodes a value in CBOR, with the tag by which CBOR describes itself.
-///
-/// # Errors
-/// When the value cannot be encoded.
-pub fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
+fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut serializer = serde_cbor::Serializer::new(&mut bytes);
     serializer.self_describe().and_then(|()| value.serialize(&mut serializer)).context("CBOR")?;

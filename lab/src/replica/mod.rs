@@ -4,9 +4,10 @@
 //! agent ── POST /api/v3/canister/ID/query ──▶ Request::read ──▶ Replica ──▶ Host
 //!       ◀── CBOR: a certificate, or an answer signed by a node ──┘
 //! ```
-//! An agent verifies the answers as on the platform: a certificate is a hash tree whose root is signed with BLS by the key in `status`, and a
-//! query's answer is signed by a node whose key is in that tree. Certificates carry the real time, whatever the canister's clock shows; so
-//! requests do not expire.
+//! An agent verifies the answers as on the platform: a certificate is a hash tree whose root is signed with BLS by the subnet's key, to which
+//! the key in `status` delegates for the canisters of the host; and a query's answer is signed by a node whose key is in that tree. The keys
+//! are the host's, which signs a canister's certified data. Certificates carry the real time, whatever the canister's clock shows; so requests
+//! do not expire.
 
 mod answer;
 mod certificate;
@@ -16,14 +17,13 @@ mod signature;
 pub use answer::{Answer, Outcome};
 use anyhow::Result;
 use axum::http::StatusCode;
-use candid::Principal;
 use certificate::Keys;
+use coppice_host::certificate::real_time;
 use coppice_host::{ErrorCode, Host};
 use ic_transport_types::{QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse};
 pub use request::{Call, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 /// Outcomes of calls that are kept for `read_state`; an agent asks for an outcome within minutes.
 const KEPT_CALLS: usize = 1_000;
@@ -50,25 +50,15 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Creates a subnet with the same keys as any other of these subnets.
-    ///
-    /// # Errors
-    /// When the keys cannot be made.
-    pub fn new(host: Arc<Host>) -> Result<Self> {
-        Ok(Self { host, keys: Keys::new()?, calls: Mutex::default() })
+    /// Creates a subnet with the keys of a host, whose certificates carry the real time from now on.
+    pub fn new(host: Arc<Host>) -> Self {
+        host.certify_with_real_time();
+        Self { keys: Keys::of(&host), host, calls: Mutex::default() }
     }
 
     /// Returns the root key in DER.
     pub fn root_key(&self) -> Vec<u8> {
         self.keys.root_key()
-    }
-
-    /// Returns the subnet's certificate of a canister's certified data.
-    ///
-    /// # Errors
-    /// When it cannot be encoded.
-    pub fn certify(&self, canister: Principal, data: &[u8]) -> Result<Vec<u8>> {
-        self.keys.of_data(canister, data, now())
     }
 
     /// Answers a request by its URL and body. A malformed request is refused.
@@ -154,7 +144,7 @@ impl Replica {
             Ok(arg) => QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() },
             Err(reject) => QueryResponse::Rejected { reject, signatures: Vec::new() },
         };
-        let timestamp = now();
+        let timestamp = real_time();
         let signature = self.keys.by_node(&response.signable(query.id, timestamp), timestamp);
         match &mut response {
             QueryResponse::Replied { signatures, .. } | QueryResponse::Rejected { signatures, .. } => {
@@ -176,7 +166,7 @@ impl Replica {
     fn certificate(&self, call: Option<&RequestId>) -> Result<Vec<u8>> {
         let calls = self.calls();
         let asked = call.and_then(|id| calls.outcomes.get_key_value(id));
-        self.keys.of_state(asked, now())
+        self.keys.of_state(asked, real_time())
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -205,9 +195,4 @@ fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
 /// Returns whether the ingress filter rejected a call, so that no certificate vouches for the reject.
 pub fn is_filtered(outcome: &Outcome) -> bool {
     outcome.as_ref().is_err_and(|reject| FILTERED.iter().any(|text| reject.reject_message.contains(text)))
-}
-
-/// Returns the real time, in nanoseconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
