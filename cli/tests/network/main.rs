@@ -4,6 +4,7 @@
 mod applied;
 mod blob_workers;
 mod bombs;
+mod certificates;
 mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
