@@ -96,4 +96,9 @@ pub trait Ic {
 
     /// The cycle balance of a canister.
     fn cycles(&self, canister: Principal) -> u128;
+
+    /// The root key in DER; `None` without a root subnet.
+    fn root_key(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
