@@ -97,7 +97,7 @@ pub trait Ic {
     /// The cycle balance of a canister.
     fn cycles(&self, canister: Principal) -> u128;
 
-    /// The root key in DER; `None` without a root subnet.
+    /// The root key in DER; `None` on PocketIC, which runs without a root subnet here.
     fn root_key(&self) -> Option<Vec<u8>> {
         None
     }

@@ -98,8 +98,4 @@ impl Ic for PocketIcBackend {
     fn cycles(&self, canister: Principal) -> u128 {
         self.0.cycle_balance(canister)
     }
-
-    fn root_key(&self) -> Option<Vec<u8>> {
-        self.0.root_key()
-    }
 }
