@@ -2,13 +2,14 @@
 
 pub use coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
-use anyhow::{Result, anyhow};
+use crate::certificate::Vouched;
+use anyhow::{Result, anyhow, bail};
 use backon::ExponentialBuilder;
 use candid::Principal;
 use coppice_client::{CallError, Error};
 use coppice_interface::{CanisterArg, InitArg, Role};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Returns true when a call must no longer wait for its answer.
 pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -17,6 +18,19 @@ pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
 pub trait Reach: Transport {
     /// Returns the principal that has a role.
     fn principal(&self, role: Role) -> Principal;
+
+    /// Verifies a certificate, and returns the canister's data in it.
+    ///
+    /// # Errors
+    /// When the subnet of the canister has not signed it, or the transport verifies no certificates.
+    fn vouched(&self, _certificate: &[u8]) -> Result<Vouched> {
+        bail!("this transport verifies no certificates")
+    }
+
+    /// Returns the time since 1970 by this machine's clock, or by the canister's where that is simulated.
+    fn now(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    }
 
     /// Ends later calls of this thread as lost when `gives_up` returns true. A transport that answers at once need not implement it.
     fn limit(&self, _gives_up: GivesUp) {}

@@ -8,7 +8,7 @@
 //!                                              ▲ Transport, Reach, Site
 //!                                        network (ic-agent)
 //! ```
-//! `get` and `blob-worker` have their own diagrams ([`mod@get`], [`blob_worker`]).
+//! `get`, `blob-worker`, `verify` and `prove` have their own diagrams ([`mod@get`], [`blob_worker`], [`proof`]).
 //!
 //! All calls of the canister go through [`client::Client`], which is independent of the host; [`site::Site`] covers everything besides
 //! calls. The feature `network` adds access to other machines; `coppice-lab` does not use it.
@@ -18,6 +18,7 @@
 
 pub mod blk;
 pub mod blob_worker;
+pub mod certificate;
 pub mod client;
 #[cfg(feature = "network")]
 pub mod commands;

@@ -1,5 +1,6 @@
 //! A canister on a network, over ic-agent: signs calls and verifies answers.
 
+use crate::certificate::{self, Vouched};
 use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::site::Site;
@@ -15,6 +16,7 @@ use std::cell::RefCell;
 use std::mem::discriminant;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 use url::{Host, Url};
 
@@ -22,6 +24,8 @@ use url::{Host, Url};
 const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
 /// Longest response, in bytes, because an endless one would take all memory; the platform's replies have at most 3 MiB.
 const MAX_RESPONSE: usize = 4 << 20;
+/// The age up to which certificates are accepted: archives hold old ones.
+const FOR_EVER: Duration = Duration::from_secs(10_000 * 365 * 86_400);
 /// The longest wait for the network's root key.
 const ROOT_KEY: Duration = Duration::from_secs(30);
 /// The longest wait for an HTTP response on this machine: the agent's own limit.
@@ -45,6 +49,8 @@ pub struct Network {
     fetch_root_key: bool,
     /// The longest wait for the answer to a query.
     query: Duration,
+    /// Verifies certificates.
+    verifier: OnceLock<Verifier>,
 }
 
 thread_local! {
@@ -99,7 +105,7 @@ impl NetworkArgs {
             refuse_mainnet(url)?;
         }
         let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key);
-        Ok(Client::new(Network { canister, waiter, principal, url, fetch_root_key, query }))
+        Ok(Client::new(Network { canister, waiter, principal, url, fetch_root_key, query, verifier: OnceLock::new() }))
     }
 
     /// Does the same for a command that `coppice-lab` also has.
@@ -233,6 +239,31 @@ impl Network {
     }
 }
 
+/// Verifies certificates of canisters by the agent: root key, delegation and range of canisters, at any age. Reaches no network.
+pub struct Verifier(Agent);
+
+impl Verifier {
+    /// Creates a verifier by a root key in DER; `None` stands for that of the mainnet.
+    ///
+    /// # Errors
+    /// When the agent cannot be made.
+    pub fn new(root_key: Option<Vec<u8>>) -> Result<Self> {
+        let agent = Agent::builder().with_url("http://localhost").with_ingress_expiry(FOR_EVER).build()?;
+        if let Some(root_key) = root_key {
+            agent.set_root_key(root_key);
+        }
+        Ok(Self(agent))
+    }
+
+    /// Verifies a certificate of a canister.
+    ///
+    /// # Errors
+    /// When the subnet of the canister has not signed it.
+    pub fn vouched(&self, certificate: &[u8], canister: Principal) -> Result<Vouched> {
+        certificate::vouched(certificate, canister, |certificate| Ok(self.0.verify(certificate, canister)?))
+    }
+}
+
 impl Transport for Network {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.wait(self.canister.update(method, arg))
@@ -250,6 +281,18 @@ impl Transport for Network {
 impl Reach for Network {
     fn principal(&self, _: Role) -> Principal {
         self.principal
+    }
+
+    fn vouched(&self, certificate: &[u8]) -> Result<Vouched> {
+        // The answer with the certificate came after the root key.
+        let verifier = match self.verifier.get() {
+            Some(verifier) => verifier,
+            None => {
+                let verifier = Verifier::new(Some(self.canister.agent().read_root_key()))?;
+                self.verifier.get_or_init(|| verifier)
+            }
+        };
+        verifier.vouched(certificate, self.canister())
     }
 
     fn limit(&self, gives_up: GivesUp) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 use std::time::Instant;
+use time::UtcDateTime;
 
 /// Maximum number of ranges in a line.
 const RANGES_IN_LINE: usize = 20;
@@ -105,6 +106,19 @@ pub fn ranges(ranges: &[(u64, u64)]) -> String {
     };
     let listed = ranges.iter().take(RANGES_IN_LINE).map(one).collect::<Vec<_>>().join(", ");
     listed + if ranges.len() > RANGES_IN_LINE { ", and more" } else { "" }
+}
+
+/// Returns Unix seconds as a date, if there is one, and as a number.
+pub fn moment(seconds: u64) -> String {
+    let date = i64::try_from(seconds).ok().and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
+    date.map_or_else(
+        || format!("{seconds} in Unix seconds"),
+        |at| {
+            let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+            let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+            format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC ({seconds})")
+        },
+    )
 }
 
 /// Seconds since a moment, to the millisecond.

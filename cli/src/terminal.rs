@@ -153,6 +153,18 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes a value to stdout as a line of JSON, without a copy in memory. Its texts must need no [`printable`]. A reader that has ended is
+/// an error, because its copy is not whole.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()
+}
+
 /// Writes a line to stderr, with the arguments of `format!`.
 #[macro_export]
 macro_rules! say {

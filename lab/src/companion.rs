@@ -2,7 +2,7 @@
 //! indexer indexes all of them. The pruner prunes behind the indexer.
 
 use anyhow::{Result, ensure};
-use coppice::client::{Client, Reach, Trials, Wait};
+use coppice::client::{BELIEVED, Client, FIRST_WAIT, Reach, Trials, Wait};
 use coppice::exit::why;
 use coppice::feed;
 use coppice::index::database::Access;
@@ -155,7 +155,7 @@ impl<'a, T: Reach> Companion<'a, T> {
     /// # Errors
     /// As [`Engine::step`].
     pub fn catch_up(&mut self) -> Result<()> {
-        let mut trials = Trials::default();
+        let (mut trials, mut in_vain) = (Trials::default(), 0);
         let mut behind = self.is_behind();
         while behind {
             let event = match self.engine.step() {
@@ -169,9 +169,15 @@ impl<'a, T: Reach> Companion<'a, T> {
             };
             trials.answered();
             match event {
-                Event::Note(note) | Event::Behind(note) => say!("note: {note}"),
+                Event::Note(note) => say!("note: {note}"),
+                Event::Behind(note) => {
+                    in_vain += 1;
+                    ensure!(in_vain < BELIEVED, note);
+                    std::thread::sleep(FIRST_WAIT);
+                }
                 Event::CaughtUp => behind = self.is_behind(),
-                Event::Stored | Event::Went => {}
+                Event::Stored => in_vain = 0,
+                Event::Went => {}
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The copy of a chain in a database of `coppice index`, read in one transaction, so that everything belongs to one chain.
 
 use super::chain::{Chain, Header, Keyed, List, Place};
-use crate::index::database::{Database, Kind, Row, Tx, Value};
-use crate::index::store::check_version;
+use crate::index::database::{Kind, Row, Tx, Value};
+use crate::index::reader::{self, int, number, why_missing};
 use crate::say;
 use anyhow::{Context, Result, bail, ensure};
 use coppice_interface::segments::{ID, MAX_BLOCK, encode_index};
@@ -19,29 +19,11 @@ pub struct Archive<'a, 'b> {
 /// # Errors
 /// When the database cannot be opened or was not made by this version of `coppice index`; errors of `work`.
 pub fn read<R>(url: &str, work: impl FnOnce(&mut Archive<'_, '_>) -> Result<R>) -> Result<R> {
-    let mut database = Database::open_to_read(url)?;
-    let kind = database.kind();
-    database.transaction(|tx| {
-        ensure!(
-            tx.has_table("state")?,
-            "the database has no tables of coppice index: name the database that coppice index fills"
-        );
-        check_version(tx)?;
+    reader::read(url, |tx, kind| {
         let row = tx.one("SELECT payload FROM state", &[])?.context("the database has no row in the table state")?;
         let has_payload = row.get::<String>(0)? == "all";
         work(&mut Archive { tx, kind, has_payload })
     })
-}
-
-/// Returns the database's form of a number; `None` if no stored number is as large.
-fn int(number: u64) -> Option<i64> {
-    i64::try_from(number).ok()
-}
-
-/// Returns a stored number.
-fn number(row: &Row, column: usize) -> Result<u64> {
-    let value: i64 = row.get(column)?;
-    u64::try_from(value).with_context(|| format!("the database holds {value} instead of a non-negative number"))
 }
 
 fn place(row: &Row) -> Result<Place> {
@@ -71,22 +53,6 @@ fn list<T>(mut items: Vec<T>, limit: u32, place: impl Fn(&T) -> Place) -> List<T
 }
 
 impl Archive<'_, '_> {
-    /// Returns the reason why a block is missing, as a sentence.
-    fn why_missing(&mut self, block: u64) -> Result<String> {
-        if let Some(block) = int(block) {
-            let sql = "SELECT first, last, why FROM gaps WHERE first <= $1 AND last >= $1";
-            if let Some(row) = self.tx.one(sql, &[block.into()])? {
-                let (first, last, why) = (number(&row, 0)?, number(&row, 1)?, row.get::<String>(2)?);
-                return Ok(format!("the database lacks blocks {first} to {last}: {why}"));
-            }
-        }
-        let row = self.tx.one("SELECT min(number), max(number) FROM blocks", &[])?.context("no answer")?;
-        Ok(match (row.get::<Option<i64>>(0)?, row.get::<Option<i64>>(1)?) {
-            (Some(first), Some(last)) => format!("the database holds blocks {first} to {last}"),
-            _ => "the database holds no block yet: coppice index fills it".into(),
-        })
-    }
-
     /// Returns a long segment from its parts.
     fn joined(&mut self, block: u64, segment: u8, length: u64) -> Result<Vec<u8>> {
         let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
@@ -124,9 +90,9 @@ impl Chain for Archive<'_, '_> {
 
     fn header(&mut self, block: u64) -> Result<Header> {
         let sql = "SELECT hash, parent_hash, timestamp_secs, body_length, receipts_length, index_length, body_sha256, \
-                   receipts_sha256, index_sha256, confirmed FROM blocks WHERE number = $1";
+                   receipts_sha256, index_sha256 FROM blocks WHERE number = $1";
         let row = int(block).map(|block| self.tx.one(sql, &[block.into()])).transpose()?.flatten();
-        let Some(row) = row else { bail!("there is no block {block} here: {}", self.why_missing(block)?) };
+        let Some(row) = row else { bail!("there is no block {block} here: {}", why_missing(self.tx, block)?) };
         let mut header = Header {
             number: block,
             hash: row.get(0)?,
@@ -134,7 +100,7 @@ impl Chain for Archive<'_, '_> {
             timestamp_secs: row.get::<i64>(2)?.cast_unsigned(),
             lengths: [0; 3],
             sha256: Default::default(),
-            confirmed: row.get::<i64>(9)? != 0,
+            confirmed: true,
         };
         for segment in 0..3 {
             header.lengths[segment] = number(&row, 3 + segment)?;

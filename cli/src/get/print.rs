@@ -2,12 +2,11 @@
 
 use super::bitcoin::{Decoded, Input, Output};
 use super::found::{Block, Found, Transaction, Whole};
-use crate::report::count;
+use crate::report::{count, moment};
 use crate::terminal::{self, printable};
 use anyhow::Result;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use time::UtcDateTime;
 
 /// Inputs, outputs or keys of a transaction that are printed at most.
 const MOST: usize = 100;
@@ -185,19 +184,6 @@ fn cut(text: &str) -> String {
 /// Returns satoshis as bitcoins, exactly.
 fn coins(satoshis: u64) -> String {
     format!("{}.{:08}", count(satoshis / 100_000_000), satoshis % 100_000_000)
-}
-
-/// Returns Unix seconds as a date, if there is one, and as a number.
-fn moment(seconds: u64) -> String {
-    let date = i64::try_from(seconds).ok().and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
-    date.map_or_else(
-        || format!("{seconds} in Unix seconds"),
-        |at| {
-            let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
-            let (hour, minute, second) = (at.hour(), at.minute(), at.second());
-            format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC ({seconds})")
-        },
-    )
 }
 
 #[cfg(test)]

@@ -4,39 +4,28 @@
 //! at a time. Only segments of up to [`INLINE`] bytes are joined into a whole block's row; longer ones stay in `parts`. So memory holds at
 //! most a page and three such segments, besides the database's cache.
 
-use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
+use super::assemble::Incomplete;
 use super::database::{Tx, Value};
+use super::header::{Header, Misfit, SEGMENTS};
 use super::origin::Payload;
 use super::schema::INLINE;
 use super::tables::{Tables, Through};
 use crate::verify::hex;
 use anyhow::{Context, Result, bail, ensure};
-use coppice_interface::BlockHeader;
+use coppice_interface::TipCertificate;
+use coppice_interface::seals::Seal;
 use coppice_interface::segments::{BadSegment, Index, check_receipts, receipts_table_len};
 use sha2::{Digest, Sha256};
 
-/// A segment that does not match its digest, or a malformed index.
+/// A whole block that is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Damaged {
-    /// The reason, a sentence.
-    pub why: String,
-}
-
-/// The result of comparing a stored block with the subnet's header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compared {
-    /// There is no unconfirmed block with this number.
-    Absent,
-    /// The block equals the subnet's, and is marked as confirmed.
-    Same,
-    /// The subnet's block has another hash.
-    Another,
-    /// The hash is the subnet's, but another part of the block differs.
-    Differs {
-        /// The difference, a sentence.
-        why: String,
-    },
+pub enum Damaged {
+    /// A segment does not match its digest: a replica lies, or the producer declared a wrong digest.
+    #[error("{0}")]
+    Digest(String),
+    /// The receipts or the index are malformed, although they match their digests: the producer made them.
+    #[error("{0}")]
+    Malformed(String),
 }
 
 /// The removed blocks that stay in `orphaned`.
@@ -48,13 +37,15 @@ pub enum Keep {
     All,
 }
 
+/// The reason for a gap of blocks that the canister no longer had.
+pub const PRUNED: &str = "pruned before it was indexed";
+
 /// A change in progress.
 pub struct Change<'a, 'b> {
     pub(super) tx: &'a mut Tx<'b>,
     payload: Payload,
     /// The number of this removal, larger than that of any earlier change.
     removal: i64,
-    forgets_pruned: bool,
     /// The tables to fill.
     pub(super) tables: Tables,
     /// The blocks whose rows these tables have.
@@ -69,12 +60,7 @@ impl<'a, 'b> Change<'a, 'b> {
         removal: i64,
         (tables, through): (Tables, Through),
     ) -> Self {
-        Self { tx, payload, removal, forgets_pruned: false, tables, through }
-    }
-
-    /// Returns whether the canister has another chain or an earlier state now, so that what it reported as pruned is not valid any more.
-    pub(super) fn forgets_pruned(&self) -> bool {
-        self.forgets_pruned
+        Self { tx, payload, removal, tables, through }
     }
 
     /// Stores a chunk of an incomplete block.
@@ -95,7 +81,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM incomplete", &[])?;
         let sql = "INSERT INTO incomplete (number, block) VALUES ($1, $2)";
         let text = serde_json::to_string(block)?;
-        self.tx.execute(sql, &[int(block.number)?.into(), text.as_str().into()]).map(drop)
+        self.tx.execute(sql, &[int(block.header.number)?.into(), text.as_str().into()]).map(drop)
     }
 
     /// Deletes the incomplete block and its chunks.
@@ -111,7 +97,7 @@ impl<'a, 'b> Change<'a, 'b> {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn drop_parts(&mut self, block: u64) -> Result<()> {
+    pub fn drop_block(&mut self, block: u64) -> Result<()> {
         self.tx.execute("DELETE FROM parts WHERE number = $1", &[int(block)?.into()])?;
         self.tx.execute("DELETE FROM incomplete", &[]).map(drop)
     }
@@ -120,12 +106,12 @@ impl<'a, 'b> Change<'a, 'b> {
     ///
     /// # Errors
     /// [`Damaged`]; when the database fails, or a part is missing.
-    pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<()> {
-        let declared = declared(block, segment)?;
+    pub fn check_parts(&mut self, header: &Header, segment: u8) -> Result<()> {
+        let length = header.segments.get(usize::from(segment)).map_or(0, |declared| declared.length.into());
         let mut sha256 = Sha256::new();
-        let are_there = self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
-        ensure!(are_there, "block {}: a part is missing in the database", block.number);
-        check(declared, &sha256.finalize(), block.number, segment)
+        let are_there = self.for_each_part(header.number, segment, length, |bytes| sha256.update(bytes))?;
+        ensure!(are_there, "block {}: a part is missing in the database", header.number);
+        check(header, segment, &sha256.finalize())
     }
 
     /// Reads a segment part by part, and returns whether all parts are there.
@@ -163,33 +149,31 @@ impl<'a, 'b> Change<'a, 'b> {
     /// # Errors
     /// [`Damaged`]; when the database fails.
     pub fn finish_parts(&mut self, block: &Incomplete) -> Result<u64> {
-        let mut inline: [Option<Vec<u8>>; SEGMENTS] = Default::default();
-        let [_, receipts, index] = [0, 1, 2].map(|segment| declared(block, segment).map(|of| of.length));
-        let (receipts, index) = (receipts?, index?);
+        let (number, mut inline) = (block.header.number, [const { None::<Vec<u8>> }; SEGMENTS]);
+        let [_, receipts, index] = block.header.segments.each_ref().map(|declared| u64::from(declared.length));
         if index > INLINE {
-            bail!(Damaged { why: format!("its index has {index} bytes, more than a canister accepts") });
+            bail!(Damaged::Malformed(format!("its index has {index} bytes, more than a canister accepts")));
         }
         // The number of transactions, with which an index begins; a malformed index is found below.
-        let transactions = self.first_bytes(block.number, 2, index.min(4))?;
+        let transactions = self.first_bytes(number, 2, index.min(4))?;
         let transactions = transactions.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let table = self.first_bytes(block.number, 1, receipts_table_len(transactions).min(INLINE).min(receipts))?;
-        for (segment, bytes) in (0..).zip(&mut inline) {
-            let length = declared(block, segment)?.length;
+        let table = self.first_bytes(number, 1, receipts_table_len(transactions).min(INLINE).min(receipts))?;
+        for ((segment, bytes), declared) in (0..).zip(&mut inline).zip(&block.header.segments) {
+            let length = u64::from(declared.length);
             let index = usize::from(segment) == SEGMENTS - 1;
             if length <= INLINE && (index || self.payload == Payload::All) {
                 let mut whole = Vec::with_capacity(length as usize);
-                let are_there =
-                    self.for_each_part(block.number, segment, length, |part| whole.extend_from_slice(part))?;
-                ensure!(are_there, "block {}: a part is missing in the database", block.number);
+                let are_there = self.for_each_part(number, segment, length, |part| whole.extend_from_slice(part))?;
+                ensure!(are_there, "block {number}: a part is missing in the database");
                 *bytes = Some(whole);
             }
             if length <= INLINE || self.payload == Payload::Headers {
                 let sql = "DELETE FROM parts WHERE number = $1 AND segment = $2";
-                self.tx.execute(sql, &[int(block.number)?.into(), i64::from(segment).into()])?;
+                self.tx.execute(sql, &[int(number)?.into(), i64::from(segment).into()])?;
             }
         }
         self.tx.execute("DELETE FROM incomplete", &[])?;
-        self.insert(block, [inline[0].as_deref(), inline[1].as_deref(), inline[2].as_deref()], &table)
+        self.insert(block, inline.each_ref().map(Option::as_deref), &table)
     }
 
     /// Checks the segments of a whole block and stores it, unless it is damaged. Returns the number of its transactions.
@@ -198,42 +182,39 @@ impl<'a, 'b> Change<'a, 'b> {
     /// [`Damaged`]; when the database fails.
     pub fn put_block(&mut self, block: &Incomplete, segments: [&[u8]; SEGMENTS]) -> Result<u64> {
         for (segment, bytes) in (0..).zip(segments) {
-            check(declared(block, segment)?, &Sha256::digest(bytes), block.number, segment)?;
+            check(&block.header, segment, &Sha256::digest(bytes))?;
         }
         self.insert(block, segments.map(Some), segments[1])
     }
 
     /// Inserts a block and all of its rows. `receipts` begins with the table of the receipts.
     fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS], receipts: &[u8]) -> Result<u64> {
+        let Incomplete { header, seal, .. } = block;
         let damaged = |what: &'static str| {
-            move |BadSegment { at, why, .. }| Damaged { why: format!("its {what} malformed at byte {at}: {why}") }
+            move |BadSegment { at, why, .. }| Damaged::Malformed(format!("its {what} malformed at byte {at}: {why}"))
         };
         let index = Index::parse(segments[2].unwrap_or_default()).map_err(damaged("index is"))?;
-        let receipts_length = declared(block, 1)?.length;
+        let receipts_length = u64::from(header.segments[1].length);
         let table = receipts_table_len(index.transactions()).min(receipts.len() as u64) as usize;
         check_receipts(&receipts[..table], receipts_length, index.transactions()).map_err(damaged("receipts are"))?;
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp_secs, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
-                   index_segment, confirmed) \
+                   index_segment, seal) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
         let mut values: Vec<Value<'_>> = vec![
-            int(block.number)?.into(),
-            block.hash.as_slice().into(),
-            Value::Bytes(block.parent_hash.as_deref()),
+            int(header.number)?.into(),
+            header.hash.as_slice().into(),
+            Value::Bytes(header.parent_hash.as_deref()),
             // Stored as signed 64 bits, because a chain may use any 64-bit time.
-            (block.timestamp_secs as i64).into(),
+            (header.timestamp_secs as i64).into(),
             transactions.into(),
         ];
-        for segment in 0..SEGMENTS as u8 {
-            values.push(int(declared(block, segment)?.length)?.into());
-        }
-        for segment in 0..SEGMENTS as u8 {
-            values.push(declared(block, segment)?.sha256.as_slice().into());
-        }
+        values.extend(header.segments.iter().map(|declared| Value::from(i64::from(declared.length))));
+        values.extend(header.segments.iter().map(|declared| Value::from(&declared.sha256[..])));
         let kept = self.payload == Payload::All;
         values.extend(segments.map(|bytes| Value::Bytes(bytes.filter(|_| kept))));
-        values.push(i64::from(block.confirmed).into());
+        values.push(Value::from(&seal[..]));
         self.tx.execute(sql, &values)?;
         if transactions > 0 {
             // All ids are passed as one run of bytes, and split in the database.
@@ -242,62 +223,32 @@ impl<'a, 'b> Change<'a, 'b> {
                        INSERT INTO transactions (number, position, id) \
                        SELECT $1, place, substr($2, CAST(place AS INTEGER) * 32 + 1, 32) FROM places";
             let ids = index.all_ids().as_flattened();
-            self.tx.execute(sql, &[int(block.number)?.into(), ids.into(), transactions.into()])?;
+            self.tx.execute(sql, &[int(header.number)?.into(), ids.into(), transactions.into()])?;
         }
-        self.put_rows(block.number, &index, (segments[1], receipts_length), self.tables)?;
+        self.put_rows(header.number, &index, (segments[1], receipts_length), self.tables)?;
         Ok(transactions as u64)
     }
 
-    /// Compares an unconfirmed block with the subnet's header, and its payload with the digests there. Marks an equal block as confirmed;
-    /// leaves a different one unchanged.
+    /// Stores the certificate of a block. The newest one of each thousand block numbers stays.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn confirm(&mut self, header: &BlockHeader) -> Result<Compared> {
-        let number = header.number;
-        let sql = "SELECT hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
-                   body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM blocks \
-                   WHERE number = $1 AND confirmed = 0";
-        let Some(row) = self.tx.one(sql, &[int(number)?.into()])? else { return Ok(Compared::Absent) };
-        let differs = |what: &str| Ok(Compared::Differs { why: format!("the subnet has another {what}") });
-        if row.get::<Vec<u8>>(0)? != header.hash.as_slice() {
-            return Ok(Compared::Another);
-        }
-        // The subnet may have lost the parent's hash since.
-        let parent = row.get::<Option<Vec<u8>>>(1)?;
-        if header.parent_hash.is_some() && parent.as_deref() != header.parent_hash.as_deref().map(Vec::as_slice) {
-            return differs("parent");
-        }
-        if row.get::<i64>(2)? as u64 != header.timestamp_secs {
-            return differs("time");
-        }
-        for (segment, (length, sha256)) in header.lengths.each().into_iter().zip(header.sha256.each()).enumerate() {
-            if row.get::<i64>(4 + segment)? as u64 != *length {
-                return differs(&format!("length of segment {segment}"));
-            }
-            if row.get::<Vec<u8>>(4 + SEGMENTS + segment)? != sha256.as_slice() {
-                return differs(&format!("digest of segment {segment}"));
-            }
-            if self.payload == Payload::Headers {
-                continue;
-            }
-            let mut found = Sha256::new();
-            let are_there = match row.get::<Option<Vec<u8>>>(4 + 2 * SEGMENTS + segment)? {
-                Some(bytes) => {
-                    found.update(bytes);
-                    true
-                }
-                None => self.for_each_part(number, segment as u8, *length, |bytes| found.update(bytes))?,
-            };
-            if !are_there || *found.finalize() != **sha256 {
-                return Ok(Compared::Differs { why: format!("segment {segment} does not match its digest") });
-            }
-        }
-        if row.get::<i64>(3)? != i64::from(header.transactions) {
-            return differs("number of transactions");
-        }
-        self.tx.execute("UPDATE blocks SET confirmed = 1 WHERE number = $1", &[int(number)?.into()])?;
-        Ok(Compared::Same)
+    pub fn put_certificate(&mut self, number: u64, certificate: &TipCertificate) -> Result<()> {
+        let (number, first) = (int(number)?, int(number - number % 1_000)?);
+        self.tx.execute("DELETE FROM certificates WHERE number >= $1", &[first.into()])?;
+        let sql = "INSERT INTO certificates (number, certificate, hash_tree) VALUES ($1, $2, $3)";
+        let TipCertificate { certificate, hash_tree } = certificate;
+        self.tx.execute(sql, &[number.into(), certificate[..].into(), hash_tree[..].into()]).map(drop)
+    }
+
+    /// Stores the seal before a block that follows no stored block, so that the block can be proved.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn put_run(&mut self, number: u64, before: &Seal) -> Result<()> {
+        let sql = "INSERT INTO runs (number, before) VALUES ($1, $2) \
+                   ON CONFLICT (number) DO UPDATE SET before = excluded.before";
+        self.tx.execute(sql, &[int(number)?.into(), before[..].into()]).map(drop)
     }
 
     /// Records that blocks are missing, both numbers inclusive.
@@ -319,7 +270,6 @@ impl<'a, 'b> Change<'a, 'b> {
     /// When the database fails.
     pub fn remove_above(&mut self, block: Option<u64>, keep: Keep) -> Result<u64> {
         let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
-        self.forgets_pruned = block.is_none() || keep == Keep::All;
         self.drop_incomplete()?;
         self.orphan_above(above, keep)?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
@@ -327,6 +277,8 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM keys WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM receipts WHERE number > $1", &[above])?;
         self.through = self.through.below(block);
+        self.tx.execute("DELETE FROM certificates WHERE number > $1", &[above])?;
+        self.tx.execute("DELETE FROM runs WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM gaps WHERE first > $1", &[above])?;
         self.tx.execute("UPDATE gaps SET last = $1 WHERE last > $1", &[above])?;
         self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])
@@ -378,18 +330,10 @@ pub(super) fn int(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
 }
 
-fn declared(block: &Incomplete, segment: u8) -> Result<&Declared> {
-    match block.segments.get(usize::from(segment)) {
-        Some(Some(declared)) => Ok(declared),
-        _ => bail!("block {}: no chunk of segment {segment} has come", block.number),
-    }
-}
-
-fn check(declared: &Declared, found: &[u8], block: u64, segment: u8) -> Result<()> {
-    let [digest, found] = [&declared.sha256, found].map(hex);
-    ensure!(
-        found == digest,
-        Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {digest}") }
-    );
+fn check(header: &Header, segment: u8, found: &[u8]) -> Result<()> {
+    let declared = header.segments.get(usize::from(segment)).map_or(&[][..], |declared| &declared.sha256);
+    let (block, [declared, found]) = (header.number, [declared, found].map(hex));
+    let why = || format!("segment {segment} of block {block} hashes to {found}, not to {declared}");
+    ensure!(found == declared, Damaged::Digest(why()));
     Ok(())
 }

@@ -1,16 +1,21 @@
 //! A fake canister in memory, for tests: keeps a chain, exports it like the real one, and lies on request.
 
 use super::assemble::cursor_after;
+use crate::certificate::Vouched;
 use crate::client::{Failure, Reach, Transport};
 use crate::feed::sha256;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use candid::Principal;
 use coppice_client::Reject;
+use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use coppice_interface::*;
+use ic_certification::HashTree;
+use ic_certification::hash_tree::{fork, label, leaf};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Bytes of a page if the reader names no limit.
 const PAGE_BYTES: u64 = 1_900_000;
@@ -23,6 +28,7 @@ pub struct FakeBlock {
     pub segments: [Vec<u8>; 3],
     /// The declared digests, which may be wrong.
     pub digests: [Vec<u8>; 3],
+    pub seal: Seal,
 }
 
 /// Why a cursor is invalid whose block a replica does not know.
@@ -34,6 +40,9 @@ pub struct Snapshot {
     blocks: BTreeMap<u64, FakeBlock>,
     rollbacks: Vec<u64>,
     reset: u64,
+    resets: u64,
+    before: Seal,
+    lost_before: bool,
     first: u64,
     bound: u64,
 }
@@ -43,6 +52,8 @@ type OnAck = Box<dyn FnMut(u64, &[u8]) -> Result<()> + Send>;
 pub type Answer = Result<ExportPage, ExportError>;
 type Garble = Box<dyn FnMut(&mut Answer) + Send>;
 type Lie = Box<dyn FnMut(&Chain, Answer) -> Answer + Send>;
+type LieOfHeaders = Box<dyn FnMut(&Chain, Result<HeaderPage, ReadError>) -> Result<HeaderPage, ReadError> + Send>;
+type LieOfCertificate = Box<dyn FnMut(&Chain, TipCertificate) -> Option<TipCertificate> + Send>;
 
 /// The chain, and the faults to inject.
 pub struct Chain {
@@ -52,19 +63,31 @@ pub struct Chain {
     pub rollbacks: Vec<u64>,
     /// The number of rollbacks at the last reset, that reset included; 0 without a reset.
     reset: u64,
+    resets: u64,
+    /// The seal before the oldest block, and whether the canister has lost it.
+    before: Seal,
+    lost_before: bool,
     /// The number of the chain's first block.
     first: u64,
     pub registered: bool,
+    /// The time of certificates and of readers' clocks, in seconds since 1970.
+    pub now: u64,
     pub bound: u64,
     pub on_ack: Option<OnAck>,
     /// Changes every answer, of queries and update calls, like a canister that was replaced or is damaged.
     pub garble: Option<Garble>,
-    /// Changes the answers of queries, like a replica that lies.
+    /// Changes pages that queries return, like a replica that lies.
     pub lie: Option<Lie>,
+    /// Does the same with headers.
+    pub lie_of_headers: Option<LieOfHeaders>,
+    /// Does the same with certificates.
+    pub lie_of_certificate: Option<LieOfCertificate>,
     /// Queries and update calls for pages.
     pub asked: (u64, u64),
-    /// Update calls for headers, by the first block asked for.
-    pub asked_headers: Vec<u64>,
+    /// Queries and update calls for headers, by the first block asked for.
+    pub asked_headers: [Vec<u64>; 2],
+    /// Queries for certificates.
+    pub asked_certificates: u64,
     pub headers_of_a_page: usize,
     /// True if the canister finds common ancestors exactly.
     pub exact: bool,
@@ -92,7 +115,26 @@ impl Chain {
             let body = (0..body).map(|at| (at as u64 * 31 + number + u64::from(salt)) as u8).collect();
             let segments = [body, receipts, index];
             let digests = segments.each_ref().map(|segment| sha256(segment).to_vec());
-            self.blocks.insert(number, FakeBlock { hash, parent, segments, digests });
+            let mut block = FakeBlock { hash, parent, segments, digests, seal: [0; 32] };
+            block.seal = seals::seal(&self.seal_before(number), &block.leaf(number));
+            self.blocks.insert(number, block);
+        }
+    }
+
+    /// The seal before a block.
+    fn seal_before(&self, number: u64) -> Seal {
+        let before = number.checked_sub(1).and_then(|before| self.blocks.get(&before));
+        before.map_or(self.before, |block| block.seal)
+    }
+
+    /// Recomputes all seals, because tests change blocks.
+    fn seal(&mut self) {
+        let numbers: Vec<u64> = self.blocks.keys().copied().collect();
+        for number in numbers {
+            let before = self.seal_before(number);
+            if let Some(block) = self.blocks.get_mut(&number) {
+                block.seal = seals::seal(&before, &block.leaf(number));
+            }
         }
     }
 
@@ -104,6 +146,10 @@ impl Chain {
 
     /// Empties the chain, which then begins at another number.
     pub fn reset(&mut self, first: u64) {
+        self.resets += 1;
+        self.seal();
+        let last = self.blocks.values().next_back().map_or(self.before, |block| block.seal);
+        (self.before, self.lost_before) = (seals::after_reset(&last, self.resets), false);
         self.blocks.clear();
         self.corrupt.clear();
         // No earlier head is a common ancestor any more.
@@ -118,6 +164,11 @@ impl Chain {
     }
 
     pub fn prune_before(&mut self, number: u64) {
+        self.seal();
+        let last = self.blocks.range(..number).next_back();
+        if let Some((last, block)) = last {
+            (self.before, self.lost_before) = (block.seal, self.corrupt.contains(last));
+        }
         self.blocks.retain(|of, _| *of >= number);
     }
 
@@ -136,14 +187,17 @@ impl Chain {
 
     /// Returns the state that a snapshot of the canister has.
     pub fn snapshot(&self) -> Snapshot {
-        let Self { blocks, rollbacks, reset, first, bound, .. } = self;
-        Snapshot { blocks: blocks.clone(), rollbacks: rollbacks.clone(), reset: *reset, first: *first, bound: *bound }
+        let Self { blocks, rollbacks, reset, resets, before, lost_before, first, bound, .. } = self;
+        let (blocks, rollbacks) = (blocks.clone(), rollbacks.clone());
+        let (reset, resets, before, lost_before) = (*reset, *resets, *before, *lost_before);
+        Snapshot { blocks, rollbacks, reset, resets, before, lost_before, first: *first, bound: *bound }
     }
 
     /// Restores the canister from a snapshot.
     pub fn restore(&mut self, snapshot: &Snapshot) {
-        let Snapshot { blocks, rollbacks, reset, first, bound } = snapshot.clone();
+        let Snapshot { blocks, rollbacks, reset, resets, before, lost_before, first, bound } = snapshot.clone();
         (self.blocks, self.rollbacks, self.reset, self.first, self.bound) = (blocks, rollbacks, reset, first, bound);
+        (self.resets, self.before, self.lost_before) = (resets, before, lost_before);
     }
 
     /// Answers an update call, for which no replica lags.
@@ -172,8 +226,9 @@ impl Chain {
             Some(at) => {
                 let lowest = self.rollbacks.get(at.rollbacks as usize..).unwrap_or_default().iter().min().copied();
                 let lowest = lowest.filter(|&lowest| lowest < at.number);
-                let pruned =
-                    ExportError::Pruned { first_available: oldest, common_ancestor: lowest.filter(|_| self.exact) };
+                // An inexact chain returns one block lower.
+                let lowest = lowest.map(|lowest| if self.exact { lowest } else { lowest.saturating_sub(1) });
+                let pruned = ExportError::Pruned { first_available: oldest, common_ancestor: lowest };
                 if at.number + u64::from(at.segment == 3) < oldest {
                     return Err(pruned);
                 }
@@ -188,9 +243,6 @@ impl Chain {
                         None => ExportError::BadCursor { why: UNKNOWN.into() },
                         Some(lowest) if lowest + 1 < oldest => pruned,
                         Some(lowest) => {
-                            // An inexact chain returns one block lower.
-                            let least = oldest.saturating_sub(1);
-                            let lowest = if self.exact { lowest } else { lowest.saturating_sub(1).max(least) };
                             ExportError::Reorged { common_ancestor: lowest, cursor: self.cursor(lowest, 3, 0) }
                         }
                     });
@@ -202,7 +254,7 @@ impl Chain {
                 if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
             }
         };
-        let mut room = if max_bytes == 0 { PAGE_BYTES } else { max_bytes };
+        let mut room = if max_bytes == 0 { PAGE_BYTES } else { max_bytes.min(PAGE_BYTES) };
         let (mut chunks, mut next) = (Vec::new(), cursor);
         while let Some(block) = self.blocks.get(&number) {
             if self.corrupt.contains(&number) {
@@ -299,8 +351,36 @@ impl Chain {
             keys: 0,
             lengths: block.segments.each_ref().map(|segment| segment.len() as u64).into(),
             sha256: block.digests.clone().map(ByteBuf::from).into(),
-            seal: ByteBuf::default(),
+            seal: ByteBuf::from(block.seal),
         })
+    }
+
+    /// Returns the certificate of the head.
+    pub fn certificate(&self) -> TipCertificate {
+        self.certificate_at(self.now)
+    }
+
+    /// Returns the certificate of the head at a time. Its tree is not pruned anywhere.
+    pub fn certificate_at(&self, now: u64) -> TipCertificate {
+        let kept = (!self.lost_before).then(|| {
+            let first = self.blocks.keys().next().copied().unwrap_or_default();
+            let words = [self.resets, self.rollbacks.len() as u64].map(u64::to_be_bytes);
+            label("coppice", leaf([&first.to_be_bytes()[..], &self.before, &words[0], &words[1]].concat()))
+        });
+        let http = label("http_expr", leaf([]));
+        let first = match kept {
+            Some(kept) => fork(kept, http),
+            None => http,
+        };
+        let tree = match self.blocks.last_key_value() {
+            Some((number, block)) => {
+                let mut index = Vec::new();
+                leb128::write::unsigned(&mut index, *number).unwrap();
+                fork(first, fork(label("last_block_hash", leaf(block.seal)), label("last_block_index", leaf(index))))
+            }
+            None => first,
+        };
+        certify(&tree, now)
     }
 
     /// Returns at most `headers_of_a_page` headers.
@@ -311,6 +391,40 @@ impl Chain {
         let next = Some(from + headers.len() as u64).filter(|next| *next <= to && self.blocks.contains_key(next));
         Ok(HeaderPage { headers, next })
     }
+}
+
+impl FakeBlock {
+    /// The leaf of the block.
+    pub fn leaf(&self, number: u64) -> Seal {
+        let leaf = Leaf {
+            number,
+            timestamp_secs: time(number),
+            lengths: self.segments.each_ref().map(|segment| segment.len() as u32),
+            hash: &self.hash,
+            parent_hash: &self.parent,
+            sha256: &self.digests.each_ref().map(|digest| digest[..].try_into().unwrap()),
+        };
+        leaf.digest().unwrap()
+    }
+}
+
+/// Bytes of a certificate's time, of its data and of its signature.
+const CERTIFICATE: [usize; 3] = [8, 32, 32];
+
+/// Signs a tree, as only the subnet can.
+pub fn certify(tree: &HashTree, now: u64) -> TipCertificate {
+    let signed = [&(now * 1_000_000_000).to_be_bytes()[..], &tree.digest()].concat();
+    let certificate = [&signed[..], &sha256(&[b"the subnet", &signed[..]].concat())].concat();
+    TipCertificate { certificate: certificate.into(), hash_tree: serde_cbor::to_vec(tree).unwrap().into() }
+}
+
+/// Verifies a signature of [`certify`].
+fn vouched(certificate: &[u8]) -> Result<Vouched> {
+    ensure!(certificate.len() == CERTIFICATE.iter().sum::<usize>(), "the certificate has {} bytes", certificate.len());
+    let (signed, signature) = certificate.split_at(CERTIFICATE[0] + CERTIFICATE[1]);
+    ensure!(sha256(&[b"the subnet", signed].concat()) == *signature, "the subnet has not signed the certificate");
+    let (time, data) = signed.split_at(CERTIFICATE[0]);
+    Ok(Vouched { data: data.to_vec(), time_ns: u64::from_be_bytes(time.try_into()?) })
 }
 
 /// Returns an index segment: all transactions have the key `all`, the last one has it twice, and each has the key `number % 3`.
@@ -337,14 +451,21 @@ impl Fake {
             corrupt: BTreeSet::new(),
             rollbacks: Vec::new(),
             reset: 0,
+            resets: 0,
+            before: seals::FIRST,
+            lost_before: false,
             first: 10,
             registered: true,
+            now: 1_700_000_000,
             bound: 0,
             on_ack: None,
             garble: None,
             lie: None,
+            lie_of_headers: None,
+            lie_of_certificate: None,
             asked: (0, 0),
-            asked_headers: Vec::new(),
+            asked_headers: Default::default(),
+            asked_certificates: 0,
             headers_of_a_page: 4,
             exact: true,
         }))
@@ -374,10 +495,19 @@ impl Reach for Fake {
     fn principal(&self, _: Role) -> Principal {
         Principal::self_authenticating(b"indexer")
     }
+
+    fn vouched(&self, certificate: &[u8]) -> Result<Vouched> {
+        vouched(certificate)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.chain().now)
+    }
 }
 
 impl Fake {
     fn called(&self, method: &str, arg: &[u8]) -> Result<Vec<u8>> {
+        self.chain().seal();
         match method {
             "register_exporter" => Ok(candid::encode_one(Ok::<(), ExporterError>(()))?),
             "ack_exported" => {
@@ -396,13 +526,11 @@ impl Fake {
             "get_block_headers" => {
                 let mut chain = self.chain();
                 let (from, to): (u64, u64) = candid::decode_args(arg)?;
-                chain.asked_headers.push(from);
+                chain.asked_headers[1].push(from);
+                if !chain.registered {
+                    bail!("the caller has no role");
+                }
                 Ok(candid::encode_one(chain.headers(from, to))?)
-            }
-            "get_head" => {
-                let chain = self.chain();
-                let head = chain.head().ok_or(ReadError::NotFound).and_then(|head| chain.header(head));
-                Ok(candid::encode_one(head)?)
             }
             _ => bail!("no update method {method}"),
         }
@@ -410,6 +538,7 @@ impl Fake {
 
     fn asked(&self, method: &str, arg: &[u8]) -> Result<Vec<u8>> {
         let mut chain = self.chain();
+        chain.seal();
         match method {
             "export_blocks" => {
                 chain.asked.0 += 1;
@@ -441,9 +570,23 @@ impl Fake {
                 Ok(candid::encode_one(status)?)
             }
             "get_block_headers" => {
-                let (from, _): (u64, u64) = candid::decode_args(arg)?;
-                let page = chain.header(from).map(|header| HeaderPage { headers: vec![header], next: None });
+                let (from, to): (u64, u64) = candid::decode_args(arg)?;
+                chain.asked_headers[0].push(from);
+                let mut page = chain.headers(from, to);
+                if let Some(mut lie) = chain.lie_of_headers.take() {
+                    page = lie(&chain, page);
+                    chain.lie_of_headers = Some(lie);
+                }
                 Ok(candid::encode_one(page)?)
+            }
+            "get_tip_certificate" => {
+                chain.asked_certificates += 1;
+                let mut certificate = Some(chain.certificate());
+                if let Some(mut lie) = chain.lie_of_certificate.take() {
+                    certificate = lie(&chain, chain.certificate());
+                    chain.lie_of_certificate = Some(lie);
+                }
+                Ok(candid::encode_one(certificate)?)
             }
             _ => bail!("no query method {method}"),
         }

@@ -1,27 +1,25 @@
 //! `coppice index`: copies a canister's chain into a database, and acknowledges stored blocks so that they may be pruned.
 //!
 //! ```text
-//!              export_blocks          chunks            one transaction
-//!  canister ───────────────▶ engine ─────────▶ assemble ───────────────▶ store ──▶ SQLite, PostgreSQL
-//!      ▲                       │                                           │
-//!      └───── ack_exported ────┴───────────── committed blocks only ──────┘
+//!           1. get_tip_certificate            of the subnet
+//!           2. get_block_headers              up to the certified seal: 32 bytes a block (ahead.rs)
+//!           3. export_blocks                  each block must fit its header      one transaction
+//!  canister ──────────────────────────────▶ engine ─────────────────────────────────────────────▶ store ──▶ SQLite, PostgreSQL
+//!      ▲                                      │                                                     │
+//!      └───── ack_exported ───────────────────┴──────────────── committed blocks only ─────────────┘
 //! ```
 
-mod acknowledge;
-mod ask;
+pub mod ahead;
 pub mod assemble;
 pub mod change;
-mod confirm;
 pub mod database;
 pub mod engine;
 #[cfg(test)]
 mod fake;
+pub mod header;
 pub mod held;
 pub mod origin;
-mod page;
-mod reorg;
-mod rest;
-mod restore;
+pub mod reader;
 mod rows;
 pub mod run;
 pub mod schema;
@@ -34,7 +32,7 @@ pub mod tables;
 mod tests;
 
 use crate::client::Reach;
-use crate::report::{Report, blocks, bytes, count, ranges, seconds_since, transactions};
+use crate::report::{Report, blocks, bytes, count, seconds_since, transactions};
 use crate::stop::Stop;
 use anyhow::{Result, ensure};
 use database::{Access, Limits};
@@ -46,8 +44,6 @@ use std::time::Instant;
 use steps::Figures;
 use tables::Tables;
 
-/// Maximum number of ranges in a report.
-const RANGES: i64 = 1_000;
 /// The report of an indexer's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
@@ -62,8 +58,6 @@ pub struct IndexReport {
     pub figures: Figures,
     /// The contents of the database, from this and earlier runs.
     pub held: Held,
-    /// Unconfirmed blocks, which only one replica vouches for: ranges of numbers, both inclusive, the lowest 1,000 ranges.
-    pub unconfirmed_ranges: Vec<(u64, u64)>,
     /// Wall-clock seconds, without the build.
     pub elapsed_secs: f64,
 }
@@ -72,16 +66,14 @@ impl Report for IndexReport {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { figures, held, .. } = self;
         let number = |number: Option<u64>| number.map_or("none".into(), count);
-        let lag = |lag: Option<u64>| lag.map_or("unknown: no update call has returned a head".into(), blocks);
-        let mut rows = vec![
+        let lag = |lag: Option<u64>| lag.map_or("unknown: there was no certificate of the head".into(), blocks);
+        vec![
             ("canister", self.canister.clone()),
             ("database", self.database.into()),
             ("holds blocks", format!("{} to {}", number(held.first), number(held.last))),
             ("holds", format!("{}, {}", blocks(held.blocks), transactions(held.transactions))),
             ("missing between these blocks", blocks(held.gap_blocks)),
             ("removed by reorgs, and kept", blocks(held.orphaned_blocks)),
-            ("unconfirmed (of one replica)", blocks(held.unconfirmed_blocks)),
-            ("confirmed by the subnet in this run", blocks(figures.confirmed)),
             ("indexed in this run", format!("{}, {}", blocks(figures.blocks), transactions(figures.transactions))),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
             ("stored earlier, rows made in this run", blocks(figures.filled_blocks)),
@@ -89,18 +81,14 @@ impl Report for IndexReport {
             ("blocks without rows in receipts", count(held.blocks_without_receipts)),
             ("reorgs followed", format!("{}, {} removed", count(figures.reorgs), blocks(figures.removed_blocks))),
             ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
-            ("unconfirmed answers of queries", count(figures.unconfirmed)),
+            ("refuted answers", count(figures.refuted)),
             ("retried", count(figures.retried)),
             ("acknowledgements", count(figures.acks)),
             ("acknowledged before block", number(figures.acknowledged_before)),
             ("lag", lag(figures.lag)),
             ("largest lag", lag(figures.largest_lag)),
-        ];
-        if !self.unconfirmed_ranges.is_empty() {
-            rows.push(("unconfirmed blocks", ranges(&self.unconfirmed_ranges)));
-        }
-        rows.push(("seconds", format!("{:.1}", self.elapsed_secs)));
-        rows
+            ("seconds", format!("{:.1}", self.elapsed_secs)),
+        ]
     }
 }
 
@@ -116,7 +104,6 @@ impl IndexReport {
             canister,
             figures: engine.figures(),
             held: engine.store().held()?,
-            unconfirmed_ranges: engine.store().unconfirmed_ranges(RANGES)?,
             elapsed_secs: seconds_since(started),
         })
     }

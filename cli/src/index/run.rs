@@ -1,9 +1,8 @@
 //! The indexer's main loop: runs steps, waits while there is nothing to do, and ends on a stop or at the head.
 
-use super::acknowledge::ensure_registered;
 use super::database;
-use super::engine::Engine;
-use super::steps::{Checkpoint, Event, Figures, Word};
+use super::engine::{Engine, ensure_registered};
+use super::steps::{Checkpoint, Event, Figures};
 use crate::client::{Client, Reach, Trials, waits};
 use crate::exit::why;
 use crate::progress::{Bar, target};
@@ -44,9 +43,9 @@ pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop) {
 /// # Errors
 /// When the caller is not a registered exporter; when the run is stopped before the canister answered.
 pub fn await_registration<T: Reach>(client: &Client<T>, until: &Until, stop: &Stop) -> Result<u64> {
-    let (mut word, mut again) = (Word::Query, 0);
+    let (mut replicated, mut again) = (false, 0);
     // The second attempt is an update call.
-    let ensure = || ensure_registered(client, std::mem::replace(&mut word, Word::Update));
+    let ensure = || ensure_registered(client, std::mem::replace(&mut replicated, true));
     retried(until, stop, &mut again, ensure)?;
     Ok(again)
 }

@@ -1,14 +1,15 @@
 //! Tables of the index.
 //!
-//! Readers need `blocks` and `transactions`, which hold only whole and verified blocks, and `parts` for segments that are too long for a
-//! row. `blocks.confirmed` is 1 if the subnet vouches for the row, and 0 if only one replica does. `keys` and `receipts` answer what the
+//! Readers need `blocks` and `transactions`, which hold only whole and proved blocks, and `parts` for segments that are too long for a row.
+//! From `blocks.seal` the seals of later blocks lead to a certificate of the subnet in `certificates`; `runs` has the seals before blocks that
+//! follow no stored block. `keys` and `receipts` answer what the
 //! canister answered by key and by transaction (`rows.rs`). `gaps` lists missing blocks and the reasons; `state` and `incomplete` hold the
-//! position of the copy, in JSON. `orphaned` and its two companion tables hold the newest blocks that a reorg, a reset or the subnet's
-//! headers removed, up to a bound, and with `restored` 1 the blocks that a restored canister lacks, for good. `docs/database.md` describes
-//! the tables for readers.
+//! proof of the newest block, and a block of which parts have come, in JSON. `orphaned` and its two companion tables hold the newest blocks
+//! that a reorg or a reset removed, up to a bound, and with `restored` 1 the blocks that a restored canister lacks, for good.
+//! `docs/database.md` describes the tables for readers.
 
 /// The version of this schema. A database with another version is refused.
-pub const VERSION: i64 = 7;
+pub const VERSION: i64 = 8;
 
 /// Bytes of the longest segment in a block's row; longer segments stay in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -25,13 +26,13 @@ const BLOCK: &str = "\
     body_sha256 {bytes} NOT NULL,
     receipts_sha256 {bytes} NOT NULL,
     index_sha256 {bytes} NOT NULL,
-    confirmed BIGINT NOT NULL,
+    seal {bytes} NOT NULL,
     body {bytes},
     receipts {bytes},
     index_segment {bytes}";
 
 /// Names of the tables.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 13] = [
     "state",
     "blocks",
     "transactions",
@@ -40,6 +41,8 @@ pub const NAMES: [&str; 11] = [
     "parts",
     "incomplete",
     "gaps",
+    "certificates",
+    "runs",
     "orphaned",
     "orphaned_transactions",
     "orphaned_parts",
@@ -56,8 +59,7 @@ CREATE TABLE state (
     network TEXT NOT NULL,
     payload TEXT NOT NULL,
     revision BIGINT NOT NULL,
-    cursor TEXT,
-    pruned_before BIGINT,
+    proof TEXT,
     keys_through BIGINT,
     receipts_through BIGINT
 );
@@ -65,7 +67,6 @@ CREATE TABLE blocks (
     number {key},
     {block}
 );
-CREATE INDEX blocks_unconfirmed ON blocks (number) WHERE confirmed = 0;
 CREATE INDEX blocks_by_hash ON blocks (hash);
 CREATE TABLE transactions (
     number BIGINT NOT NULL,
@@ -103,6 +104,15 @@ CREATE TABLE gaps (
     last BIGINT NOT NULL,
     why TEXT NOT NULL
 );
+CREATE TABLE certificates (
+    number {key},
+    certificate {bytes} NOT NULL,
+    hash_tree {bytes} NOT NULL
+);
+CREATE TABLE runs (
+    number {key},
+    before {bytes} NOT NULL
+);
 CREATE TABLE orphaned (
     removal BIGINT NOT NULL,
     restored BIGINT NOT NULL,
@@ -132,7 +142,7 @@ CREATE TABLE orphaned_parts (
 /// Views for people: ids and hashes of Bitcoin are written in display order, the bytes reversed.
 const VIEWS: &str = "
 CREATE VIEW blocks_displayed AS
-    SELECT number, {displayed hash} AS hash, {displayed parent_hash} AS parent_hash, timestamp_secs, transactions, confirmed
+    SELECT number, {displayed hash} AS hash, {displayed parent_hash} AS parent_hash, timestamp_secs, transactions
     FROM blocks;
 CREATE VIEW transactions_displayed AS SELECT number, position, {displayed id} AS id FROM transactions;
 ";
@@ -145,12 +155,11 @@ pub fn tables() -> String {
 /// Description of the tables in the command's help.
 pub const HELP: &str = "\
 Tables: blocks (number, hash, parent_hash, timestamp_secs, transactions, *_length, *_sha256, body, receipts, index_segment, \
-confirmed), transactions (number, position, id), keys (key, number, position), receipts (number, position, bytes), gaps (first, last, \
-why), state; views blocks_displayed and transactions_displayed, with hashes and ids in display order. A segment longer than 8 MiB is not in its block's \
+seal), transactions (number, position, id), keys (key, number, position), receipts (number, position, bytes), gaps (first, last, \
+why), certificates (number, certificate, hash_tree), runs (number, before), state; views blocks_displayed and transactions_displayed, with hashes and ids in display order. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
-verified; confirmed is 1 if the subnet vouches for its header and digests, and 0 if only one replica does. Blocks that a reorg, a \
-reset, a restored canister or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the \
-column removal first; orphaned.restored is 1 for blocks that a restored canister lacks, which stay. \
+verified; its seal leads to a certificate of the subnet. Blocks that a reorg, a reset or a restored canister removed are in orphaned, \
+orphaned_transactions and orphaned_parts, each with the column removal first; orphaned.restored is 1 for blocks that a restored canister lacks, which stay. \
 docs/database.md describes the tables, with queries.";
 
 #[cfg(test)]

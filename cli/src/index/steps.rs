@@ -2,7 +2,6 @@
 
 use super::tables::Tables;
 use anyhow::Result;
-use coppice_interface::ExportCursor;
 use serde::Serialize;
 
 /// Options of an engine.
@@ -24,45 +23,6 @@ pub struct Options {
     pub tables: Tables,
 }
 
-impl Options {
-    /// Returns whether blocks come by query, from one replica; this holds if the run acknowledges nothing. Otherwise each page is the
-    /// answer of an update call.
-    pub fn by_query(&self) -> bool {
-        self.ack_every.is_none()
-    }
-}
-
-/// The source of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    /// One replica's answer to a query.
-    Query,
-    /// The canister's answer to an update call, certified by the subnet.
-    Update,
-}
-
-/// A rollback: the blocks that stay, and the position from which the copy continues.
-#[derive(Debug)]
-pub(super) struct RollBack {
-    /// The newest block that stays, stored or not; `None` if no block stays.
-    pub ancestor: Option<u64>,
-    /// The cursor after that block, or `None` to continue at the oldest kept block.
-    pub cursor: Option<ExportCursor>,
-    /// The reason, a sentence, if the removed blocks came by query and differ from the subnet's.
-    pub forged: Option<String>,
-    /// A block that is removed and that the canister no longer has.
-    pub gap: Option<u64>,
-    /// The canister was restored from a snapshot.
-    pub restored: bool,
-}
-
-impl RollBack {
-    /// A rollback of all blocks above `ancestor`, as the canister reports it.
-    pub fn above(ancestor: Option<u64>, cursor: Option<ExportCursor>) -> Self {
-        Self { ancestor, cursor, forged: None, gap: None, restored: false }
-    }
-}
-
 /// A point between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
@@ -70,10 +30,10 @@ pub enum Step {
     Acknowledge,
     /// After the acknowledgement was answered.
     Acknowledged,
-    /// Before headers are asked for.
-    Confirm,
-    /// After the headers arrived.
-    Confirmed,
+    /// Before a certificate or headers are asked for.
+    Prove,
+    /// After they arrived.
+    Proved,
     /// Before a page is asked for.
     Pull,
     /// After the page arrived.
@@ -139,19 +99,17 @@ pub struct Figures {
     pub gaps: u64,
     /// Blocks in these gaps.
     pub gap_blocks: u64,
-    /// Answers of queries, and blocks that came by query, that an update call did not confirm: the replica was late or lied.
-    pub unconfirmed: u64,
+    /// Answers that a certificate, a seal or a digest refuted: certificates, headers, pages and reports of damage.
+    pub refuted: u64,
     /// Steps that were retried, after an error of the network or an uncertified refusal.
     pub retried: u64,
     /// Blocks that an earlier run had stored, and whose rows in `keys` and `receipts` this run has made.
     pub filled_blocks: u64,
-    /// Unconfirmed blocks that the subnet has confirmed in this run.
-    pub confirmed: u64,
     /// Acknowledgements that the canister accepted.
     pub acks: u64,
     /// The canister's last answer: blocks below this number are acknowledged.
     pub acknowledged_before: Option<u64>,
-    /// The head in the last answer of an update call; `None` without one.
+    /// The head in the last certificate; `None` without one.
     pub head: Option<u64>,
     /// Blocks from the newest stored one to that head; `None` without a head.
     pub lag: Option<u64>,

@@ -1,13 +1,27 @@
 //! The database of one canister's chain: its origin, the position of the copy, and its changes. `held.rs` reads its contents.
 
-use super::assemble::{Assembly, SEGMENTS, Tip};
+use super::assemble::{Position, Tip};
 use super::change::{Change, int};
 use super::database::{Access, Database, Kind, Lost, Row, Tx, Value};
 use super::origin::{Origin, Payload};
 use super::schema::{self, VERSION};
 use super::tables::{Tables, Through};
-use anyhow::{Context, Error, Result, ensure};
-use coppice_interface::ExportCursor;
+use anyhow::{Context, Error, Result, anyhow, ensure};
+use coppice_interface::seals::Seal;
+use serde::{Deserialize, Serialize};
+
+/// The certificate that proved the newest block, as far as later ones are compared with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// The certificate's time, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The number of the canister's oldest block.
+    pub first: u64,
+    /// Resets so far.
+    pub resets: u64,
+    /// Blocks that were ever rolled back.
+    pub rollbacks: u64,
+}
 
 /// The database of one canister's chain.
 pub struct Store {
@@ -18,9 +32,9 @@ pub struct Store {
     /// The connection was opened again, so that an earlier commit may still arrive.
     reopened: bool,
     /// The committed value.
-    pruned_before: Option<u64>,
+    proof: Option<Proof>,
     /// A newer value, to be committed with the next change.
-    newly_pruned: Option<u64>,
+    newest: Option<Proof>,
     /// The tables to fill.
     tables: Tables,
     /// The blocks whose rows these tables have, as of the last change.
@@ -33,6 +47,11 @@ const ANOTHER: &str = "another indexer writes to this database: stop one of them
 pub(super) fn number(row: &Row, column: usize) -> Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).with_context(|| format!("the database holds {value} instead of a non-negative number"))
+}
+
+fn seal(row: &Row, column: usize) -> Result<Seal> {
+    let bytes: Vec<u8> = row.get(column)?;
+    <[u8; 32]>::try_from(bytes).map_err(|bytes| anyhow!("the database holds a seal of {} bytes", bytes.len()))
 }
 
 pub(super) fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
@@ -81,10 +100,10 @@ impl Store {
 
     /// Reads the state of a database that has the tables.
     fn of(mut database: Database, origin: &Origin) -> Result<Self> {
-        let (revision, pruned_before, through) = database.transaction(|tx| {
+        let (revision, proof, through) = database.transaction(|tx| {
             ensure!(tx.has_table("state")?, "the database has no tables of coppice index any more");
             check_version(tx)?;
-            let sql = "SELECT canister, payload, revision, pruned_before, keys_through, receipts_through FROM state";
+            let sql = "SELECT canister, payload, revision, proof, keys_through, receipts_through FROM state";
             let row = tx.one(sql, &[])?.context("the database has no row in the table state")?;
             let canister: String = row.get(0)?;
             ensure!(
@@ -98,10 +117,11 @@ impl Store {
                 "the database was begun with --payload {payload}; use that option again, or another database (--database)"
             );
             let through = Through { keys: optional(&row, 4)?, receipts: optional(&row, 5)? };
-            Ok((row.get(2)?, optional(&row, 3)?, through))
+            let proof: Option<String> = row.get(3)?;
+            Ok((row.get(2)?, proof.map(|proof| serde_json::from_str(&proof)).transpose()?, through))
         })?;
         let (origin, tables) = (origin.clone(), Tables::NONE);
-        Ok(Self { database, origin, revision, reopened: false, pruned_before, newly_pruned: None, tables, through })
+        Ok(Self { database, origin, revision, reopened: false, proof, newest: None, tables, through })
     }
 
     /// Returns whether the connection has ended.
@@ -129,7 +149,7 @@ impl Store {
             self.revision
         );
         ensure!(fresh.revision <= self.revision + 1, ANOTHER);
-        *self = Self { reopened: true, newly_pruned: self.newly_pruned, tables: self.tables, ..fresh };
+        *self = Self { reopened: true, tables: self.tables, ..fresh };
         Ok(())
     }
 
@@ -178,37 +198,31 @@ impl Store {
         self.database.kind()
     }
 
-    /// Notes that the canister keeps no block below this number. Committed with the next change.
-    pub fn note_pruned(&mut self, before: u64) {
-        self.newly_pruned = self.newly_pruned.max(Some(before));
+    /// Notes the proof of the blocks that the next change stores. Committed with that change.
+    pub fn note_proof(&mut self, proof: Proof) {
+        self.newest = Some(proof);
     }
 
-    /// Returns the number below which the canister keeps no block, as of the last change.
-    pub fn pruned_before(&self) -> Option<u64> {
-        self.pruned_before
+    /// Returns the proof of the newest block, as of the last change.
+    pub fn proof(&self) -> Option<Proof> {
+        self.proof
     }
 
-    /// Returns the cursor and the position of the copy.
+    /// Returns the position of the copy.
     ///
     /// # Errors
     /// When the database fails, or holds something that this code does not write.
-    pub fn load(&mut self) -> Result<(Option<ExportCursor>, Assembly)> {
+    pub fn load(&mut self) -> Result<Position> {
         self.database.transaction(|tx| {
-            let row = tx.one("SELECT cursor FROM state", &[])?.context("the database has no row in the table state")?;
-            let cursor: Option<String> = row.get(0)?;
-            let cursor: Option<ExportCursor> = cursor.map(|cursor| serde_json::from_str(&cursor)).transpose()?;
-            let tip = match tx.one("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1", &[])? {
+            let tip = match tx.one("SELECT number, hash, seal FROM blocks ORDER BY number DESC LIMIT 1", &[])? {
                 None => None,
-                Some(row) => Some(Tip { number: number(&row, 0)?, hash: row.get(1)? }),
+                Some(row) => Some(Tip { number: number(&row, 0)?, hash: row.get(1)?, seal: seal(&row, 2)? }),
             };
             let row = tx.one("SELECT max(last) FROM gaps", &[])?.context("no answer")?;
             let expected = optional(&row, 0)?.max(tip.as_ref().map(|tip| tip.number)).map(|last| last + 1);
-            let whole = cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
-            let expected = whole.map_or(expected, |at| at.number.checked_add(1));
-            let restart = cursor.is_none();
-            let row = if restart { None } else { tx.one("SELECT block FROM incomplete", &[])? };
+            let row = tx.one("SELECT block FROM incomplete", &[])?;
             let block = row.map(|row| Ok::<_, Error>(serde_json::from_str(&row.get::<String>(0)?)?)).transpose()?;
-            Ok((cursor, Assembly { tip, expected, block, restart }))
+            Ok(Position { tip, expected, block })
         })
     }
 
@@ -217,26 +231,35 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub fn hash_of(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
-        Ok(self.hash_and_confirmed(block)?.map(|(hash, _)| hash))
+        let row = self.one("SELECT hash FROM blocks WHERE number = $1", &[int(block)?.into()])?;
+        row.map(|row| row.get(0)).transpose()
     }
 
-    /// Returns the number and hash of the newest stored block from `first` to `last`.
+    /// Returns the seal of a stored block.
     ///
     /// # Errors
     /// When the database fails.
-    pub(super) fn newest_of(&mut self, first: u64, last: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        let sql = "SELECT number, hash FROM blocks WHERE number >= $1 AND number <= $2 ORDER BY number DESC LIMIT 1";
-        let row = self.one(sql, &[int(first)?.into(), int(last)?.into()])?;
-        row.map(|row| Ok((number(&row, 0)?, row.get(1)?))).transpose()
+    pub fn seal_of(&mut self, block: u64) -> Result<Option<Seal>> {
+        let row = self.one("SELECT seal FROM blocks WHERE number = $1", &[int(block)?.into()])?;
+        row.map(|row| seal(&row, 0)).transpose()
     }
 
-    /// Returns the hash of a stored block, and whether the subnet vouches for the block.
+    /// Returns the number of the oldest stored block.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn hash_and_confirmed(&mut self, block: u64) -> Result<Option<(Vec<u8>, bool)>> {
-        let row = self.one("SELECT hash, confirmed FROM blocks WHERE number = $1", &[int(block)?.into()])?;
-        row.map(|row| Ok((row.get(0)?, row.get::<i64>(1)? != 0))).transpose()
+    pub(super) fn oldest(&mut self) -> Result<Option<u64>> {
+        let row = self.one("SELECT min(number) FROM blocks", &[])?;
+        optional(&row.context("no answer")?, 0)
+    }
+
+    /// Returns the number of the newest certificate.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(super) fn newest_certificate(&mut self) -> Result<Option<u64>> {
+        let row = self.one("SELECT max(number) FROM certificates", &[])?;
+        optional(&row.context("no answer")?, 0)
     }
 
     /// Returns whether any stored block lacks rows in the tables to fill.
@@ -251,39 +274,32 @@ impl Store {
         Ok(self.one("SELECT 1 FROM blocks WHERE number > $1 LIMIT 1", &[above.into()])?.is_some())
     }
 
-    /// Makes one change and moves the cursor, in one transaction.
+    /// Makes one change, in one transaction.
     ///
     /// # Errors
     /// The error of `work`; when the database fails, or another process has changed it meanwhile. An error leaves the database unchanged.
-    pub fn change<R>(
-        &mut self,
-        work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
-    ) -> Result<R> {
+    pub fn change<R>(&mut self, work: impl FnOnce(&mut Change<'_, '_>) -> Result<R>) -> Result<R> {
         let (payload, revision, rows) = (self.origin.payload, self.revision, (self.tables, self.through));
-        let pruned_before = self.pruned_before.max(self.newly_pruned);
-        let reopened = self.reopened;
-        let (result, pruned_before, through) = self.database.transaction(|tx| {
+        let (proof, reopened) = (self.newest.or(self.proof), self.reopened);
+        let (result, through) = self.database.transaction(|tx| {
             let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
             let alone = tx.execute(sql, &[revision.into()])? == 1;
             // The position is read again.
             ensure!(alone || !reopened, Lost("a change was committed after its connection had ended".into()));
             ensure!(alone, ANOTHER);
             let mut change = Change::new(tx, payload, revision, rows);
-            let (result, cursor) = work(&mut change)?;
-            let pruned_before = pruned_before.filter(|_| !change.forgets_pruned());
-            let text = cursor.as_ref().map(serde_json::to_string).transpose()?;
+            let result = work(&mut change)?;
+            let text = proof.as_ref().map(serde_json::to_string).transpose()?;
             let through = change.through;
-            let numbers = [pruned_before, through.keys, through.receipts].map(|of| of.map(int).transpose());
-            let [pruned, keys, receipts] = numbers;
-            let values = [Value::Int(pruned?), Value::Text(text.as_deref()), Value::Int(keys?), Value::Int(receipts?)];
-            let sql = "UPDATE state SET pruned_before = $1, cursor = $2, keys_through = $3, receipts_through = $4";
-            tx.execute(sql, &values)?;
-            Ok((result, pruned_before, through))
+            let [keys, receipts] = [through.keys, through.receipts].map(|of| of.map(int).transpose());
+            let values = [Value::Text(text.as_deref()), Value::Int(keys?), Value::Int(receipts?)];
+            tx.execute("UPDATE state SET proof = $1, keys_through = $2, receipts_through = $3", &values)?;
+            Ok((result, through))
         })?;
         self.revision += 1;
         self.reopened = false;
         self.through = through;
-        (self.pruned_before, self.newly_pruned) = (pruned_before, None);
+        (self.proof, self.newest) = (proof, None);
         Ok(result)
     }
 

@@ -54,13 +54,13 @@ fn worker(net: &Net, store: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn bomb_in_every_query_is_reported_and_all_work_is_done() {
+fn bombs_in_two_of_three_queries_are_reported_and_all_work_is_done() {
     let (net, store) = world();
     let mut at = 0;
     net.gateway.lie(Some(Box::new(move |_, truth| {
         let bombs = bombs(&truth);
         at += 1;
-        bombs[at % bombs.len()].clone()
+        if at % 3 == 0 { truth } else { bombs[at % bombs.len()].clone() }
     })));
     let mut acknowledging = Running::start(index(&net, "acknowledging.db", &[]));
     let reading = Running::start(index(&net, "reading.db", &["--no-ack"]));
@@ -91,7 +91,7 @@ fn bomb_in_every_query_is_reported_and_all_work_is_done() {
         let report = json(&running.terminate());
         assert_eq!(report["held"]["blocks"], BLOCKS, "{what}: {report}");
         let counted = |name: &str| report[name].as_u64().unwrap();
-        assert!(counted("retried") + counted("unconfirmed") > 0, "{what}: {report}");
+        assert!(counted("retried") + counted("refuted") > 0, "{what}: {report}");
     }
     let report = json(&deleting.terminate());
     assert_eq!(report["deleted"], 1, "{report}");

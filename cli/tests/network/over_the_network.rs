@@ -2,6 +2,7 @@
 
 use crate::net::Net;
 use candid::Principal;
+use coppice::certificate::Vouched;
 use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
 use coppice::feed;
 use coppice::index::database::Access;
@@ -235,6 +236,10 @@ impl Transport for Moved<'_> {
 impl Reach for Moved<'_> {
     fn principal(&self, role: Role) -> Principal {
         self.inner.transport().principal(role)
+    }
+
+    fn vouched(&self, certificate: &[u8]) -> anyhow::Result<Vouched> {
+        self.inner.transport().vouched(certificate)
     }
 }
 

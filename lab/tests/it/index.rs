@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use candid::Principal;
+use coppice::certificate::Vouched;
 use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
 use coppice::feed;
 use coppice::get::chain::Page;
@@ -221,21 +222,40 @@ struct Damaged {
 
 impl Transport for Damaged {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        if method == "export_blocks" && self.is_damaged.load(Ordering::Relaxed) {
-            let error = ExportError::Corrupt { number: 501, why: "damaged".into(), next: None };
-            return Ok(candid::encode_one(Err::<ExportPage, _>(error)).unwrap());
+        match self.page(method) {
+            Some(page) => Ok(page),
+            None => self.inner.transport().update(method, arg).await,
         }
-        self.inner.transport().update(method, arg).await
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.inner.transport().query(method, arg).await
+        match self.page(method) {
+            Some(page) => Ok(page),
+            None => self.inner.transport().query(method, arg).await,
+        }
+    }
+}
+
+impl Damaged {
+    /// Returns the answer to a call for a page, if the block is damaged.
+    fn page(&self, method: &str) -> Option<Vec<u8>> {
+        let error = ExportError::Corrupt { number: 501, why: "damaged".into(), next: None };
+        let is_damaged = method == "export_blocks" && self.is_damaged.load(Ordering::Relaxed);
+        is_damaged.then(|| candid::encode_one(Err::<ExportPage, _>(error)).unwrap())
     }
 }
 
 impl Reach for Damaged {
     fn principal(&self, role: Role) -> Principal {
         self.inner.transport().principal(role)
+    }
+
+    fn vouched(&self, certificate: &[u8]) -> Result<Vouched> {
+        self.inner.transport().vouched(certificate)
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.transport().now()
     }
 }
 

@@ -25,7 +25,7 @@ fn block_that_is_gone_after_its_commit_is_not_acknowledged() {
             };
             let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
             let error =
-                Engine::open(&client, store, options(), Hook(&remove)).unwrap().catch_up().unwrap_err().to_string();
+                Engine::open(&client, store, options(), Hook(&remove)).unwrap().settle().unwrap_err().to_string();
             assert!(
                 error.contains("does not hold block 12") && error.contains("Nothing more is acknowledged"),
                 "{error}"
@@ -98,12 +98,12 @@ fn late_commit_is_read_back_and_older_copy_is_refused() {
     };
     store.reopen().unwrap();
     revise("UPDATE state SET revision = revision + 1");
-    let error = store.change(|_| Ok(((), None))).unwrap_err();
+    let error = store.change(|_| Ok(())).unwrap_err();
     assert!(is_lost(&error) && store.is_lost(), "{error:#}");
     store.reopen().unwrap();
-    store.change(|_| Ok(((), None))).unwrap();
+    store.change(|_| Ok(())).unwrap();
     revise("UPDATE state SET revision = revision + 1");
-    let error = store.change(|_| Ok(((), None))).unwrap_err();
+    let error = store.change(|_| Ok(())).unwrap_err();
     assert!(!is_lost(&error) && error.to_string().contains("another indexer"), "{error:#}");
     revise("UPDATE state SET revision = revision + 1");
     assert!(store.reopen().unwrap_err().to_string().contains("another indexer"));
@@ -112,7 +112,7 @@ fn late_commit_is_read_back_and_older_copy_is_refused() {
     // A database that is not there is not made anew.
     drop(store);
     let mut running = engine(&client, &url, options());
-    running.catch_up().unwrap();
+    running.settle().unwrap();
     let path = url.strip_prefix("sqlite://").unwrap();
     ["", "-wal", "-shm"].iter().for_each(|end| std::fs::remove_file(format!("{path}{end}")).unwrap());
     running.store().reopen().unwrap_err();

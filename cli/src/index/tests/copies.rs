@@ -12,7 +12,7 @@ fn stored_blocks_equal_the_canisters() {
         let client = chain(&[10, 3_000_000, long + 1_000_000, 0, 77]);
         let figures = {
             let mut engine = engine(&client, &url, Options { page_bytes: 0, ..options() });
-            assert_eq!(engine.catch_up().unwrap(), Vec::<String>::new());
+            assert_eq!(engine.settle().unwrap(), Vec::<String>::new());
             engine.figures()
         };
         let found = stored(&url);
@@ -48,7 +48,7 @@ fn payload_headers_verifies_blocks_and_stores_no_payload() {
     let url = server.fresh();
     let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
-    engine.catch_up().unwrap();
+    engine.settle().unwrap();
     let held = engine.store().held().unwrap();
     assert_eq!((held.first, held.last, held.blocks, held.gap_blocks), (Some(10), Some(13), 4, 0));
     assert_eq!(held.transactions, 3 + 1);
@@ -60,7 +60,7 @@ fn payload_headers_verifies_blocks_and_stores_no_payload() {
     client.transport().chain().blocks.get_mut(&14).unwrap().digests[0][0] ^= 1;
     let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
-    assert!(engine.catch_up().unwrap_err().to_string().contains("block 14 is damaged"));
+    assert!(engine.settle().unwrap_err().to_string().contains("block 14 has missed its proved digest 10 times"));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn second_indexer_on_one_database_is_refused() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 500, 2_000]));
     let url = server.fresh();
     let (mut one, mut two) = (engine(&client, &url, options()), engine(&client, &url, options()));
-    one.catch_up().unwrap();
-    let error = two.catch_up().unwrap_err().to_string();
+    one.settle().unwrap();
+    let error = two.settle().unwrap_err().to_string();
     assert!(error.contains("another indexer"), "{error}");
 }
 
@@ -91,9 +91,11 @@ fn lag_is_the_distance_to_the_head() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
     let url = server.fresh();
     let mut engine = engine(&client, &url, Options { page_bytes: 30, ..options() });
-    engine.step().unwrap();
+    while engine.tip().is_none() {
+        engine.step().unwrap();
+    }
     let Figures { lag, largest_lag, head, .. } = engine.figures();
     assert_eq!((lag, largest_lag, head), (Some(4), Some(5), Some(14)), "before and after the page with one block");
-    engine.catch_up().unwrap();
+    engine.settle().unwrap();
     assert_eq!((engine.figures().lag, engine.figures().largest_lag), (Some(0), Some(5)));
 }

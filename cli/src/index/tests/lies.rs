@@ -1,17 +1,29 @@
-//! A lying replica: false answers to queries of every kind, with all options set that permit removals.
+//! A lying gateway: false answers of every kind, with all options set that permit removals.
 
 use super::*;
 use crate::index::fake::{Answer, FakeBlock};
-use coppice_interface::ExportChunk;
+use coppice_interface::{BlockHeader, ExportChunk, ExportCursor, HeaderPage, ReadError, TipCertificate};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
-/// Turns an answer into a lie.
-type Lie = fn(&Chain, Answer) -> Answer;
+/// Turns a page into a lie.
+type OfPage = fn(&Chain, Answer) -> Answer;
+type HeaderAnswer = Result<HeaderPage, ReadError>;
+/// Turns headers into a lie.
+type OfHeaders = fn(&Chain, HeaderAnswer) -> HeaderAnswer;
+/// Turns a certificate into a lie, with all certificates that were handed out before.
+type OfCertificate = fn(&[TipCertificate], TipCertificate) -> Option<TipCertificate>;
+
+/// A lie about one of the three answers.
+#[derive(Clone, Copy)]
+enum Lie {
+    Page(OfPage),
+    Headers(OfHeaders),
+    Certificate(OfCertificate),
+}
 
 /// Lies about the position and the state of the chain.
-const ANSWERS: [(&str, Lie); 16] = [
+const ANSWERS: [(&str, OfPage); 16] = [
     ("pruned", |chain, _| Err(ExportError::Pruned { first_available: head(chain), common_ancestor: None })),
     ("pruned and reorganised", |chain, _| {
         Err(ExportError::Pruned { first_available: head(chain), common_ancestor: Some(10) })
@@ -46,21 +58,28 @@ const ANSWERS: [(&str, Lie); 16] = [
     ("a chain without blocks", |_, _| Ok(ExportPage { chunks: Vec::new(), cursor: None, head: None })),
 ];
 
-/// Lies about the blocks of a page that the reader can detect.
-const PAGES: [(&str, Lie); 9] = [
+/// Lies about the blocks of a page.
+const PAGES: [(&str, OfPage); 10] = [
     ("wrong bytes", |_, answer| with_chunks(answer, |chunk| chunk.bytes.iter_mut().for_each(|byte| *byte ^= 1))),
     ("wrong digests", |_, answer| with_chunks(answer, |chunk| chunk.sha256[0] ^= 1)),
     ("another parent", |_, answer| with_chunks(answer, |chunk| chunk.parent_hash = Some([9; 32].into()))),
     ("no parent", |_, answer| with_chunks(answer, |chunk| chunk.parent_hash = None)),
     ("numbers that no database holds", |_, answer| with_chunks(answer, |chunk| chunk.number = u64::MAX)),
     ("lengths that no block has", |_, answer| with_chunks(answer, |chunk| chunk.total = u64::MAX)),
+    ("a byte a page", |_, answer| {
+        answer.map(|mut page| {
+            page.chunks.truncate(1);
+            page.chunks.iter_mut().for_each(|chunk| chunk.bytes.truncate(1));
+            page
+        })
+    }),
     ("a cursor far on", |_, answer| with_cursor(answer, |cursor| cursor.number += 2)),
     ("no rollbacks ever", |_, answer| with_cursor(answer, |cursor| cursor.rollbacks = 0)),
     ("rollbacks to come", |_, answer| with_cursor(answer, |cursor| cursor.rollbacks += 1_000)),
 ];
 
-/// Lies about the blocks of a page that the reader cannot detect.
-const CONTENT: [(&str, Lie); 3] = [
+/// Lies that fit together, which only a certificate refutes.
+const CONTENT: [(&str, OfPage); 3] = [
     ("other payload, with digests to match", |_, answer| {
         with_chunks(answer, |chunk| {
             if chunk.segment == 0 && chunk.bytes.len() as u64 == chunk.total {
@@ -77,6 +96,49 @@ const CONTENT: [(&str, Lie); 3] = [
         with_cursor(answer, |cursor| cursor.hash[0] ^= 1)
     }),
 ];
+
+/// Lies about headers, field by field.
+const HEADERS: [(&str, OfHeaders); 13] = [
+    ("other numbers", |_, answer| with_headers(answer, |header| header.number += 1)),
+    ("other hashes", |_, answer| with_headers(answer, |header| header.hash = [8; 32].into())),
+    ("long hashes", |_, answer| with_headers(answer, |header| header.hash = vec![8; 33].into())),
+    ("other parents", |_, answer| with_headers(answer, |header| header.parent_hash = Some([8; 32].into()))),
+    ("no parents", |_, answer| with_headers(answer, |header| header.parent_hash = None)),
+    ("other times", |_, answer| with_headers(answer, |header| header.timestamp_secs -= 1)),
+    ("other lengths", |_, answer| with_headers(answer, |header| header.lengths.body += 1)),
+    ("impossible lengths", |_, answer| with_headers(answer, |header| header.lengths.index = u64::MAX)),
+    ("other digests", |_, answer| with_headers(answer, |header| header.sha256.receipts[0] ^= 1)),
+    ("other seals", |_, answer| with_headers(answer, |header| header.seal[0] ^= 1)),
+    ("no header", |_, answer| answer.map(|_| HeaderPage { headers: Vec::new(), next: None })),
+    ("pruned headers", |chain, _| Err(ReadError::Pruned { first_available: head(chain) })),
+    ("damaged headers", |_, _| Err(ReadError::Corrupt { why: "no".into() })),
+];
+
+/// Lies about certificates, which no replica can make.
+const CERTIFICATES: [(&str, OfCertificate); 5] = [
+    ("no certificate", |_, _| None),
+    ("a forged certificate", |_, genuine| changed(genuine, |answer| answer.certificate[20] ^= 1)),
+    ("a forged tree", |_, genuine| {
+        changed(genuine, |answer| {
+            let last = answer.hash_tree.len() - 1;
+            answer.hash_tree[last] ^= 1;
+        })
+    }),
+    ("no tree", |_, genuine| changed(genuine, |answer| answer.hash_tree.clear())),
+    ("the first certificate ever", |earlier, genuine| Some(earlier.first().cloned().unwrap_or(genuine))),
+];
+
+fn with_headers(answer: HeaderAnswer, change: fn(&mut BlockHeader)) -> HeaderAnswer {
+    answer.map(|mut page| {
+        page.headers.iter_mut().for_each(change);
+        page
+    })
+}
+
+fn changed(mut answer: TipCertificate, change: fn(&mut TipCertificate)) -> Option<TipCertificate> {
+    change(&mut answer);
+    Some(answer)
+}
 
 fn head(chain: &Chain) -> u64 {
     chain.head().unwrap_or_default()
@@ -127,11 +189,10 @@ impl Watch {
         self.ever.extend(chain.blocks.values().map(|block| block.hash.clone()));
     }
 
-    /// Checks the contents of the database, and what is acknowledged. Blocks from `again` on may be missing for the moment: where blocks
-    /// come by query, a rollback may go further back than necessary.
-    fn check(&mut self, url: &str, bound: u64, again: u64, what: &str) {
+    /// Checks the contents of the database, and what is acknowledged.
+    fn check(&mut self, url: &str, bound: u64, what: &str) {
         let found = stored(url);
-        for (number, before) in self.held.iter().filter(|(number, _)| **number < again) {
+        for (number, before) in &self.held {
             if self.truth[number].hash == before.0 {
                 assert!(found.get(number) == Some(before), "{what}: block {number} of the chain is gone");
             }
@@ -150,278 +211,288 @@ fn options_that_let_go() -> Options {
     Options { skip_damaged: true, accept_reset: true, accept_restore: true, ..options() }
 }
 
-/// Appends, rolls back and prunes while a replica lies in every answer, or in every second or third one.
-fn live(what: &str, options: Options, lie: Lie) {
-    (1..4).for_each(|every| live_with(&format!("{what}, every {every}"), options, lie, every));
+/// Tells a lie in every answer whose number `every` divides.
+fn tell(chain: &mut Chain, lie: Lie, every: u64) {
+    match lie {
+        Lie::Page(lie) => {
+            chain.lie = Some(Box::new(
+                move |chain, answer| if chain.asked.0.is_multiple_of(every) { lie(chain, answer) } else { answer },
+            ));
+        }
+        Lie::Headers(lie) => {
+            chain.lie_of_headers = Some(Box::new(move |chain, answer| {
+                if (chain.asked_headers[0].len() as u64).is_multiple_of(every) { lie(chain, answer) } else { answer }
+            }));
+        }
+        Lie::Certificate(lie) => {
+            let mut earlier = Vec::new();
+            chain.lie_of_certificate = Some(Box::new(move |chain, genuine| {
+                let told = if chain.asked_certificates.is_multiple_of(every) {
+                    lie(&earlier, genuine.clone())
+                } else {
+                    Some(genuine.clone())
+                };
+                earlier.push(genuine);
+                told
+            }));
+        }
+    }
 }
 
-fn live_with(what: &str, options: Options, lie: Lie, every: u64) {
+fn fall_silent(chain: &mut Chain) {
+    (chain.lie, chain.lie_of_headers, chain.lie_of_certificate) = (None, None, None);
+}
+
+/// A change of the chain, which returns the block above which it is another one.
+type Change = fn(&mut Chain) -> u64;
+
+const SCRIPT: [Change; 6] = [
+    |chain| {
+        chain.append(1, &[100, 0, 900, 2_500, 300, 1]);
+        0
+    },
+    |chain| {
+        chain.append(1, &[50, 3_000]);
+        u64::MAX
+    },
+    |chain| {
+        chain.roll_back_to(15);
+        chain.append(2, &[70, 1_700, 5]);
+        15
+    },
+    // Prunes as far as acknowledged.
+    |chain| {
+        chain.prune_before(14.min(chain.bound));
+        chain.append(2, &[20, 30]);
+        u64::MAX
+    },
+    |chain| {
+        chain.roll_back_to(18);
+        chain.append(3, &[1_200, 10]);
+        chain.prune_before(17.min(chain.bound));
+        18
+    },
+    |_| u64::MAX,
+];
+
+/// Appends, rolls back and prunes while lies are told. Returns how many answers were refuted.
+fn live(what: &str, options: Options, mut before: impl FnMut(&mut Chain)) -> u64 {
     let (mut server, client) = (Sqlite::new(), Client::new(Fake::new()));
     let url = server.fresh();
     let what = format!("{what}, {options:?}");
     let mut watch = Watch::default();
-    client.transport().chain().lie =
-        Some(Box::new(move |chain, answer| if chain.asked.0 % every == 0 { lie(chain, answer) } else { answer }));
-    let mut running = engine(&client, &url, options);
-    let check = |watch: &mut Watch| {
-        let chain = client.transport().chain();
-        let oldest = chain.blocks.keys().next().copied().unwrap_or(u64::MAX);
-        watch.check(&url, chain.bound, if options.by_query() { oldest } else { u64::MAX }, &what);
-    };
-    let script: [fn(&mut Chain) -> u64; 6] = [
-        |chain| {
-            chain.append(1, &[100, 0, 900, 2_500, 300, 1]);
-            0
-        },
-        |chain| {
-            chain.append(1, &[50, 3_000]);
-            u64::MAX
-        },
-        |chain| {
-            chain.roll_back_to(15);
-            chain.append(2, &[70, 1_700, 5]);
-            15
-        },
-        // Prunes as far as acknowledged.
-        |chain| {
-            chain.prune_before(14.min(chain.bound));
-            chain.append(2, &[20, 30]);
-            u64::MAX
-        },
-        |chain| {
-            chain.roll_back_to(18);
-            chain.append(3, &[1_200, 10]);
-            chain.prune_before(17.min(chain.bound));
-            18
-        },
-        |_| u64::MAX,
-    ];
-    for change in script {
+    before(&mut client.transport().chain());
+
+    let (mut running, mut refuted) = (engine(&client, &url, options), 0);
+    for change in SCRIPT {
         let above = change(&mut client.transport().chain());
+        client.transport().chain().now += 15;
         watch.chain(&client.transport().chain(), above);
         for _ in 0..2 {
-            running.catch_up().unwrap_or_else(|error| panic!("{what}: a lie ended the run: {error:#}"));
-            check(&mut watch);
+            if let Err(error) = running.settle_within(12) {
+                let text = format!("{error:#}");
+                assert!(text.contains("missed its proved digest 10 times"), "{what}: a lie ended the run: {text}");
+                drop(running);
+                running = engine(&client, &url, options);
+                refuted += 10;
+            }
+            let bound = client.transport().chain().bound;
+            watch.check(&url, bound, &what);
         }
     }
-    if options.by_query() {
-        client.transport().chain().lie = None;
-    }
-    drop(running);
-    // A run starts with an update call, so it reaches the head in spite of lies.
-    let mut again = engine(&client, &url, options);
-    again.catch_up().unwrap();
-    check(&mut watch);
+    fall_silent(&mut client.transport().chain());
+    refuted += running.figures().refuted;
+    running.settle().unwrap();
+    let bound = client.transport().chain().bound;
+    watch.check(&url, bound, &what);
     for (number, block) in &watch.truth {
         let (hash, segments, _) = watch.held.get(number).unwrap_or_else(|| panic!("{what}: block {number} is missing"));
         assert!(*hash == block.hash && *segments == block.segments, "{what}: block {number}");
     }
-    assert_eq!((watch.held.len(), again.store().held().unwrap().gap_blocks), (watch.truth.len(), 0), "{what}");
+    assert_eq!((watch.held.len(), running.store().held().unwrap().gap_blocks), (watch.truth.len(), 0), "{what}");
+    refuted
 }
 
-/// A lie about a block is detected only when the rest of the block comes; the block is then discarded, also by a later run.
+/// Returns all lies.
+fn lies() -> Vec<(&'static str, Lie)> {
+    let pages = ANSWERS.into_iter().chain(PAGES).chain(CONTENT).map(|(what, lie)| (what, Lie::Page(lie)));
+    let headers = HEADERS.into_iter().map(|(what, lie)| (what, Lie::Headers(lie)));
+    let certificates = CERTIFICATES.into_iter().map(|(what, lie)| (what, Lie::Certificate(lie)));
+    pages.chain(headers).chain(certificates).collect()
+}
+
+/// Lies that show nothing false: a late replica answers the same, and what a page says of the head or the next cursor is not read.
+const HARMLESS: [&str; 21] = [
+    "pruned",
+    "pruned and reorganised",
+    "reorganised",
+    "reorganised above the oldest",
+    "reset",
+    "another chain",
+    "restored, with another chain",
+    "restored, and behind",
+    "nothing new",
+    "late",
+    "a head far off",
+    "a head reached",
+    "a chain without blocks",
+    "a cursor far on",
+    "no rollbacks ever",
+    "rollbacks to come",
+    "no parent",
+    "no parents",
+    "no header",
+    "pruned headers",
+    "the first certificate ever",
+];
+
 #[test]
-fn block_that_starts_with_a_lie_is_fetched_anew() {
-    let lies: [Lie; 3] = [
-        |_, answer| with_chunks(answer, |chunk| chunk.total += 1),
-        |_, answer| with_chunks(answer, |chunk| chunk.sha256[0] ^= 1),
-        // More bytes than the segment has, so that the canister does not know the position.
-        |_, answer| {
-            let answer = with_chunks(answer, |chunk| {
-                chunk.total = 900_000;
-                chunk.bytes = ByteBuf::from(vec![1; 5_000]);
-            });
-            with_cursor(answer, |cursor| (cursor.segment, cursor.offset) = (0, 5_000))
-        },
-    ];
-    for (at, lie) in lies.into_iter().enumerate() {
-        for reopen in [false, true] {
-            let (mut server, client) = (Sqlite::new(), chain(&[10]));
-            let url = server.fresh();
-            let options = Options { ack_every: None, ..options() };
-            let mut running = engine(&client, &url, options);
-            running.catch_up().unwrap();
-            client.transport().chain().append(1, &[4_000, 20]);
-            client.transport().chain().lie = Some(Box::new(lie));
-            while running.at.block.is_none() {
-                running.step().unwrap();
-            }
-            client.transport().chain().lie = None;
-            if reopen {
-                running = engine(&client, &url, options);
-            }
-            let notes = running.catch_up().unwrap();
-            assert!(notes.iter().all(|note| note.contains("asked again")), "{at}, {reopen}: {notes:?}");
-            assert_eq!(running.tip(), Some(12), "{at}, {reopen}");
-            assert_eq!(stored(&url)[&11].1, client.transport().chain().blocks[&11].segments, "{at}, {reopen}");
+fn no_lie_stores_moves_or_acknowledges_a_row() {
+    for (what, lie) in lies() {
+        for (every, ack_every) in [(1, Some(3)), (2, None), (3, Some(3))] {
+            let options = Options { ack_every, ..options_that_let_go() };
+            let refuted = live(&format!("{what}, every {every}"), options, |chain| tell(chain, lie, every));
+            assert!(refuted > 0 || HARMLESS.contains(&what), "{what} is not counted, every {every}");
         }
     }
 }
 
 #[test]
-fn lies_remove_no_row_and_are_not_acknowledged() {
-    for (what, lie) in ANSWERS.into_iter().chain(PAGES).chain(CONTENT) {
-        live(what, options_that_let_go(), lie);
+fn all_lies_together_store_move_and_acknowledge_no_row() {
+    let all = lies();
+    for step in 1..all.len() {
+        live(&format!("lies by {step}"), options_that_let_go(), |chain| {
+            for kind in 0..3 {
+                let of_kind = |lie: &Lie| match lie {
+                    Lie::Page(_) => kind == 0,
+                    Lie::Headers(_) => kind == 1,
+                    Lie::Certificate(_) => kind == 2,
+                };
+                let chosen: Vec<Lie> = all.iter().map(|(_, lie)| *lie).filter(of_kind).collect();
+                tell(chain, chosen[step % chosen.len()], 2 + (step as u64 + kind) % 3);
+            }
+        });
     }
 }
 
-/// A plain reader takes the contents of blocks, and the start of its copy, from one replica; nothing else.
 #[test]
-fn lies_remove_or_skip_no_row_of_a_plain_reader() {
-    for (what, lie) in ANSWERS.into_iter().chain(PAGES) {
-        if what != "a block left out" {
-            live(what, Options { ack_every: None, ..options_that_let_go() }, lie);
-        }
-    }
-}
-
-/// A replica that lags behind a reorg hands out blocks that were rolled back, and they fit together.
-#[test]
-fn replica_that_lags_behind_a_followed_reorg_is_ignored() {
-    let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
+fn reader_behind_one_lying_replica_of_13_copies_10_000_blocks() {
+    let (mut server, client) = (Sqlite::new(), chain(&vec![5; 10_000]));
     let url = server.fresh();
-    let before = client.transport().chain().blocks.clone();
-    let mut engine = engine(&client, &url, Options { ack_every: None, page_bytes: 5, ..options() });
-    engine.catch_up().unwrap();
-    client.transport().chain().roll_back_to(11);
-    client.transport().chain().append(2, &[10; 2]);
-    // The engine follows the reorg, and then a replica answers that has not seen it.
-    while engine.figures().reorgs == 0 {
-        engine.step().unwrap();
+    client.transport().chain().headers_of_a_page = 1_000;
+    for lie in [
+        Lie::Page(|_, answer| with_chunks(answer, |chunk| chunk.bytes.iter_mut().for_each(|byte| *byte ^= 1))),
+        Lie::Headers(|_, answer| with_headers(answer, |header| header.timestamp_secs -= 1)),
+        Lie::Certificate(|_, genuine| changed(genuine, |answer| answer.certificate[20] ^= 1)),
+    ] {
+        tell(&mut client.transport().chain(), lie, 13);
     }
-    let late = Mutex::new(Fake::new());
-    late.lock().unwrap().chain().blocks = before;
-    client.transport().chain().lie = Some(Box::new(move |_, answer| match answer {
-        Ok(page) if !page.chunks.is_empty() => {
-            let cursor = crate::index::assemble::cursor_after(11, page.chunks[0].parent_hash.as_ref().unwrap(), 0);
-            let arg = candid::encode_args((Some(cursor), 0u64)).unwrap();
-            candid::decode_one(&pollster::block_on(late.lock().unwrap().query("export_blocks", arg)).unwrap()).unwrap()
-        }
-        answer => answer,
-    }));
-    let notes = engine.catch_up().unwrap();
-    assert!(notes[0].contains("not processed the last reorg"), "{notes:?}");
-    assert_eq!(engine.tip(), Some(11));
-    client.transport().chain().lie = None;
-    engine.catch_up().unwrap();
-    assert_eq!((engine.tip(), engine.figures().reorgs), (Some(13), 1));
+    let mut running = engine(&client, &url, Options { page_bytes: 10_000, tables: Tables::NONE, ..options() });
+    running.settle().unwrap();
+    assert_eq!((running.tip(), running.figures().blocks), (Some(10_009), 10_000));
+    assert!(running.figures().refuted > 1);
+    // One certificate of each thousand, and the newest.
+    let sql = "SELECT number FROM certificates ORDER BY number";
+    let numbers: Vec<i64> = {
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
+        database.transaction(|tx| tx.all(sql, &[])?.iter().map(|row| row.get(0)).collect()).unwrap()
+    };
+    assert_eq!(numbers, [10_009]);
 }
 
-/// At the head the engine polls by query, and confirms news by an update call.
+/// "Nothing new" is a certificate, so a run at the head makes no update call.
 #[test]
-fn at_the_head_a_query_finds_news_and_an_update_call_fetches_it() {
+fn at_the_head_each_poll_is_one_certificate() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 30]));
     let url = server.fresh();
-    let mut engine = engine(&client, &url, options());
-    engine.catch_up().unwrap();
-    assert_eq!(client.transport().chain().asked, (0, 1));
-    (0..5).for_each(|_| assert!(engine.catch_up().unwrap().is_empty()));
-    assert_eq!(client.transport().chain().asked, (5, 1));
+    let mut running = engine(&client, &url, options());
+    running.settle().unwrap();
+    let asked = |client: &Client<Fake>| {
+        let chain = client.transport().chain();
+        (chain.asked_certificates, chain.asked, chain.asked_headers.clone().map(|of| of.len()))
+    };
+    let (certificates, pages, headers) = asked(&client);
+    assert_eq!((pages.1, headers[1]), (0, 0), "no update call");
+    (0..5).for_each(|_| assert!(running.settle().unwrap().is_empty()));
+    assert_eq!(asked(&client), (certificates + 5, pages, headers));
     client.transport().chain().append(1, &[40]);
-    engine.catch_up().unwrap();
-    assert_eq!((client.transport().chain().asked, engine.tip()), ((6, 2), Some(13)));
-    assert_eq!(engine.figures().unconfirmed, 0);
-    client.transport().chain().lie = Some(Box::new(|_, _| Err(ExportError::Reset { first_available: None })));
-    (0..3).for_each(|_| assert!(engine.catch_up().unwrap().is_empty()));
-    // The update call's answer holds until a query reports something new.
-    assert_eq!((client.transport().chain().asked, engine.figures().unconfirmed), ((9, 5), 3));
+    running.settle().unwrap();
+    assert_eq!((running.tip(), asked(&client).1.1), (Some(13), 0));
 }
 
 #[test]
-fn reader_without_a_role_cannot_follow_a_reorg_and_changes_nothing() {
+fn reader_without_a_role_ends_with_the_rows_of_an_exporter() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
-    let url = server.fresh();
-    client.transport().chain().registered = false;
-    let reader = Options { ack_every: None, ..options_that_let_go() };
-    engine(&client, &url, reader).catch_up().unwrap();
-    client.transport().chain().roll_back_to(12);
-    client.transport().chain().append(2, &[20]);
-    let before = dump(&url);
-    let error = format!("{:#}", engine(&client, &url, reader).catch_up().unwrap_err());
-    let reason = "one replica says: the chain was reorganised above block 12";
-    assert!([reason, "--identity", "Nothing was changed"].iter().all(|part| error.contains(part)), "{error}");
-    assert_eq!(dump(&url), before);
-    client.transport().chain().registered = true;
-    let mut with_role = engine(&client, &url, reader);
-    with_role.catch_up().unwrap();
-    assert_eq!((with_role.tip(), with_role.figures().removed_blocks), (Some(13), 2));
-}
-
-/// A block that was begun by query is not continued by a run that acknowledges.
-#[test]
-fn parts_of_a_block_by_query_are_not_acknowledged() {
-    for options in [options(), Options { ack_every: None, ..options() }] {
-        let (mut server, client) = (Sqlite::new(), chain(&[10, 4_000, 20]));
-        let url = server.fresh();
-        let reader = Options { ack_every: None, ..options };
-        let mut by_query = engine(&client, &url, reader);
-        (0..4).for_each(|_| drop(by_query.step().unwrap()));
-        assert!(by_query.tip() == Some(10) && dump(&url).iter().any(|line| line.starts_with("FROM incomplete")));
-        drop(by_query);
-        let mut acknowledging = engine(&client, &url, options);
-        assert_eq!(dump(&url).iter().any(|line| line.starts_with("FROM incomplete")), options.by_query());
-        acknowledging.catch_up().unwrap();
-        let bound = if options.by_query() { 0 } else { 13 };
-        assert_eq!((acknowledging.tip(), client.transport().chain().bound), (Some(12), bound));
-        assert_eq!(stored(&url)[&11].1, client.transport().chain().blocks[&11].segments);
-    }
-}
-
-/// The canister names the lowest head since the cursor was made, which may be lower than necessary.
-#[test]
-fn pruned_blocks_stay_if_the_oldest_kept_block_follows_them() {
-    let (mut server, client) = (Sqlite::new(), chain(&[10; 10]));
-    let url = server.fresh();
-    client.transport().chain().roll_back_to(12);
-    client.transport().chain().append(2, &[10; 12]);
-    // By query alone, so that the cursor does not count the rollbacks before it.
-    client.transport().chain().registered = false;
-    let mut reader = engine(&client, &url, Options { ack_every: None, ..options() });
-    reader.catch_up().unwrap();
-    client.transport().chain().registered = true;
-    client.transport().chain().prune_before(20);
-    client.transport().chain().roll_back_to(22);
-    client.transport().chain().append(3, &[10; 5]);
-    let notes = reader.catch_up().unwrap();
-    assert!(notes[0].contains("reorganised above block 19"), "{notes:?}");
-    let held = reader.store().held().unwrap();
-    assert_eq!((held.first, held.last, held.blocks, held.gap_blocks), (Some(10), Some(27), 18, 0));
-}
-
-#[test]
-fn ancestor_below_pruned_blocks_is_refused() {
-    let lies: [fn(&mut Answer); 2] = [
-        |answer| *answer = Err(ExportError::Pruned { first_available: 22, common_ancestor: Some(18) }),
-        |answer| {
-            let cursor = crate::index::assemble::cursor_after(18, &[1; 32], 9);
-            *answer = Err(ExportError::Reorged { common_ancestor: 18, cursor });
+    let (exported, read) = (server.fresh(), server.fresh());
+    let reader = Options { ack_every: None, ..options() };
+    let changes: [fn(&mut Chain); 4] = [
+        |chain| chain.append(1, &[3_000, 20]),
+        |chain| {
+            chain.roll_back_to(12);
+            chain.append(2, &[70; 9]);
         },
+        |chain| {
+            chain.append(2, &[10; 4]);
+            chain.prune_before(23);
+        },
+        |chain| chain.append(2, &[20]),
     ];
-    for lie in lies {
-        let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
-        let url = server.fresh();
-        let reader = Options { ack_every: None, ..options() };
-        engine(&client, &url, reader).catch_up().unwrap();
-        // A gap: the canister reports blocks below 20 as pruned, which the next run remembers.
-        client.transport().chain().append(1, &[10; 10]);
-        client.transport().chain().prune_before(20);
-        engine(&client, &url, reader).catch_up().unwrap();
-        let before = dump(&url);
-        client.transport().chain().garble = Some(Box::new(lie));
-        let error = engine(&client, &url, reader).catch_up().unwrap_err().to_string();
-        assert!(error.contains("block 18") && error.contains("below 20") && error.contains("Nothing"), "{error}");
-        assert_eq!(dump(&url), before);
-        // The block below the oldest may be the ancestor of a reorg of all kept blocks.
-        client.transport().chain().garble = Some(Box::new(|answer| {
-            if let Err(ExportError::BadCursor { .. } | ExportError::Restored { .. }) = answer {
-                *answer = Err(ExportError::Pruned { first_available: 20, common_ancestor: Some(19) });
-            }
-        }));
-        client.transport().chain().blocks.clear();
-        client.transport().chain().append(4, &[10; 16]);
-        client.transport().chain().prune_before(20);
-        let mut followed = engine(&client, &url, reader);
-        followed.catch_up().unwrap();
-        assert_eq!((followed.figures().removed_blocks, followed.tip()), (5, Some(25)));
+    for change in changes {
+        client.transport().chain().registered = true;
+        engine(&client, &exported, options()).settle().unwrap();
+        client.transport().chain().registered = false;
+        engine(&client, &read, reader).settle().unwrap();
+        assert_eq!(dump(&read), dump(&exported));
+        change(&mut client.transport().chain());
     }
+}
+
+#[test]
+fn reader_without_a_role_stops_at_damage_and_an_exporter_passes_it() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10; 9]));
+    client.transport().chain().corrupt.insert(14);
+    client.transport().chain().registered = false;
+    let url = server.fresh();
+    let mut reader = engine(&client, &url, Options { ack_every: None, skip_damaged: true, ..options() });
+    let error = reader.settle().unwrap_err().to_string();
+    assert!(error.contains("needs a role on the canister") && error.contains("Nothing was changed"), "{error}");
+    assert_eq!(reader.tip(), None);
+    drop(reader);
+    client.transport().chain().registered = true;
+    client.transport().chain().asked_headers = Default::default();
+    let mut exporter = engine(&client, &url, Options { skip_damaged: true, ..options() });
+    let notes = exporter.settle().unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("block 14 is skipped"), "{notes:?}");
+    let held = exporter.store().held().unwrap();
+    assert_eq!((held.blocks, held.gap_blocks, exporter.tip()), (8, 1, Some(18)));
+    assert_eq!(client.transport().chain().asked_headers[1], [13, 15], "the headers before and after the damage");
+    let parents = "SELECT number FROM blocks WHERE parent_hash IS NULL";
+    let mut database = Database::open(Access::volatile(&url)).unwrap();
+    let lacking = database
+        .transaction(|tx| tx.all(parents, &[])?.iter().map(|row| row.get::<i64>(0)).collect::<Result<Vec<_>>>());
+    assert_eq!(lacking.unwrap(), [15]);
+}
+
+/// A page that ends within a block has the bytes that were asked for, or 64 KiB, so that the end of the block comes.
+#[test]
+fn certificate_is_asked_for_after_ten_minutes_however_lively_the_pages_are() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10]));
+    let url = server.fresh();
+    let mut running = engine(&client, &url, Options { page_bytes: 10, ..options() });
+    running.settle().unwrap();
+    client.transport().chain().append(1, &[400]);
+    while running.store().load().unwrap().block.is_none() {
+        running.step().unwrap();
+    }
+    let asked = client.transport().chain().asked_certificates;
+    (0..10).for_each(|_| drop(running.step().unwrap()));
+    assert_eq!(client.transport().chain().asked_certificates, asked);
+    client.transport().chain().now += 599;
+    (0..3).for_each(|_| drop(running.step().unwrap()));
+    assert_eq!(client.transport().chain().asked_certificates, asked);
+    client.transport().chain().now += 1;
+    (0..3).for_each(|_| drop(running.step().unwrap()));
+    assert_eq!(client.transport().chain().asked_certificates, asked + 1);
+    running.settle().unwrap();
+    assert_eq!(running.tip(), Some(11));
 }

@@ -1,7 +1,6 @@
 //! Tests of the engine against a fake canister in memory, on both databases.
 
 mod acknowledge;
-mod confirm;
 mod connections;
 mod copies;
 mod deaths;
@@ -10,7 +9,6 @@ mod orphans;
 mod readers;
 mod refusals;
 mod resets;
-mod rest;
 mod restores;
 mod rows;
 
@@ -21,10 +19,9 @@ use super::origin::{Origin, Payload};
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use super::tables::Tables;
-use crate::client::{Client, Failure, Reach, Transport};
+use crate::client::{Client, Reach};
 use anyhow::{Context, Result, anyhow, ensure};
-use candid::Principal;
-use coppice_interface::{AckError, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{ExportError, ExportPage};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
@@ -118,26 +115,22 @@ fn dump(url: &str) -> Vec<String> {
         None => "none".into(),
     };
     let text = |row: &Row, at| row.get::<String>(at).unwrap();
-    let tables: [(&str, &str); 11] = [
-        (
-            "SELECT schema_version, canister, network, payload, cursor, pruned_before, keys_through, receipts_through \
-             FROM state",
-            "ittttiii",
-        ),
+    let tables: [(&str, &str); 13] = [
+        ("SELECT schema_version, canister, network, payload, keys_through, receipts_through FROM state", "itttii"),
         ("SELECT key, number, position FROM keys ORDER BY key, number, position", "bii"),
         ("SELECT number, position, bytes FROM receipts ORDER BY number, position", "iib"),
         (
             "SELECT number, hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
-          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM blocks ORDER BY number",
-            "ibbiiiiibbbbbbi",
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, seal FROM blocks ORDER BY number",
+            "ibbiiiiibbbbbbb",
         ),
         ("SELECT number, position, id FROM transactions ORDER BY number, position", "iib"),
         ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
         ("SELECT number, block FROM incomplete", "it"),
         (
             "SELECT number, hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
-          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM orphaned ORDER BY removal, number",
-            "ibbiiiiibbbbbbi",
+          body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, seal FROM orphaned ORDER BY removal, number",
+            "ibbiiiiibbbbbbb",
         ),
         ("SELECT number, position, id FROM orphaned_transactions ORDER BY removal, number, position", "iib"),
         (
@@ -145,6 +138,8 @@ fn dump(url: &str) -> Vec<String> {
             "iiib",
         ),
         ("SELECT first, last, why FROM gaps ORDER BY first", "iit"),
+        ("SELECT number, certificate, hash_tree FROM certificates ORDER BY number", "ibb"),
+        ("SELECT number, before FROM runs ORDER BY number", "ib"),
     ];
     let mut lines = Vec::new();
     Database::open(Access::volatile(url))
@@ -172,6 +167,35 @@ fn dump(url: &str) -> Vec<String> {
 
 fn engine<'a>(client: &'a Client<Fake>, url: &str, options: Options) -> Engine<'a, Fake> {
     Engine::open(client, Store::open(Access::volatile(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
+}
+
+/// Runs until the head, however often the engine waits for another answer.
+trait Settle {
+    /// Returns the notes. Ends after forty waits.
+    fn settle(&mut self) -> Result<Vec<String>> {
+        self.settle_within(40)
+    }
+
+    /// Does the same, and ends after this number of waits.
+    fn settle_within(&mut self, most: u32) -> Result<Vec<String>>;
+}
+
+impl<T: Reach, C: Checkpoint> Settle for Engine<'_, T, C> {
+    fn settle_within(&mut self, most: u32) -> Result<Vec<String>> {
+        let (mut notes, mut waits) = (Vec::new(), 0);
+        while waits < most {
+            match self.step()? {
+                Event::CaughtUp => break,
+                Event::Behind(note) => {
+                    notes.push(note);
+                    waits += 1;
+                }
+                Event::Note(note) => notes.push(note),
+                Event::Went | Event::Stored => {}
+            }
+        }
+        Ok(notes)
+    }
 }
 
 fn chain(bodies: &[usize]) -> Client<Fake> {

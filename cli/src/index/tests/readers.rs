@@ -71,7 +71,7 @@ fn chain_with_repetitions() -> Client<Fake> {
 fn everything_is_found_newest_first_in_pages_of_any_size() {
     for server in &mut servers("get") {
         let (url, client) = (server.fresh(), chain_with_repetitions());
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         let id = |byte: u8| format!("{byte:02x}").repeat(32);
         let places =
             |all: &[(u64, u32, u8)]| all.iter().map(|&(number, at, of)| (number, at, id(of))).collect::<Vec<_>>();
@@ -108,12 +108,12 @@ fn everything_is_found_newest_first_in_pages_of_any_size() {
 fn list_of_a_key_follows_a_reorg() {
     for server in &mut servers("get_reorg") {
         let (url, client) = (server.fresh(), chain_with_repetitions());
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         let wanted = Wanted::Key(b"x".to_vec());
         assert_eq!(read(&url, &wanted, None, 2).unwrap().cursor.as_deref(), Some("12:0"));
         client.transport().chain().roll_back_to(10);
         append(&mut client.transport().chain(), &[([7; 32], b"", &[b"x"])]);
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         let all = pages(&url, &wanted, 1).0;
         assert_eq!(all.iter().map(|of| (of.0, of.1)).collect::<Vec<_>>(), [(11, 0), (10, 0)]);
         assert!(error(&url, &Wanted::Transaction([3; 32])).contains("no block here has transaction 0303"));
@@ -130,10 +130,10 @@ fn missing_things_and_wrong_cursors_are_reported_with_the_reason() {
         Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
         assert!(error(&url, &Wanted::Block(1)).contains("the database holds no block yet"));
         assert!(error(&url, &Wanted::Key(b"all".to_vec())).contains("no transaction has the key all"));
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         client.transport().chain().append(1, &[10; 5]);
         client.transport().chain().prune_before(15);
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         for (number, reason) in [
             (9, "the database holds blocks 10 to 17"),
             (14, "the database lacks blocks 13 to 14: pruned before it was indexed"),
@@ -168,7 +168,7 @@ fn database_without_payloads_has_blocks_and_ids_only() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
-    Engine::open(&client, store, options(), Onward).unwrap().catch_up().unwrap();
+    Engine::open(&client, store, options(), Onward).unwrap().settle().unwrap();
     let found = read(&url, &Wanted::Block(11), None, 20).unwrap();
     assert_eq!((found.block.unwrap().keys, found.transactions.len()), (None, 3));
     let whole = found.transactions[1].whole.as_ref().unwrap();
@@ -183,7 +183,7 @@ fn long_segments_are_read_from_their_parts() {
     let url = server.fresh();
     let long = vec![5; crate::index::schema::INLINE as usize];
     append(&mut client.transport().chain(), &[([1; 32], b"a", &[]), ([2; 32], &long, &[]), ([3; 32], b"z", &[])]);
-    engine(&client, &url, Options { page_bytes: 0, ..options() }).catch_up().unwrap();
+    engine(&client, &url, Options { page_bytes: 0, ..options() }).settle().unwrap();
     let receipt =
         |byte| read(&url, &Wanted::Transaction([byte; 32]), None, 1).unwrap().transactions[0].whole.clone().unwrap();
     assert_eq!(receipt(3).receipt.flatten().unwrap(), "7a");
@@ -206,14 +206,14 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
     let (url, client) = (server.fresh(), chain(&[10]));
     // The indexer may be at work.
     let mut running = engine(&client, &url, options());
-    running.catch_up().unwrap();
+    running.settle().unwrap();
     let before = dump(&url);
     assert_eq!(read(&url, &wanted, None, 1).unwrap().chain, "SQLite");
     let written = archive::read(&url, |_| Ok(()))
         .and_then(|()| Database::open_to_read(&url).unwrap().transaction(|tx| tx.execute("DELETE FROM blocks", &[])));
     assert!(written.is_err() && dump(&url) == before);
     client.transport().chain().append(1, &[20]);
-    running.catch_up().unwrap();
+    running.settle().unwrap();
     assert!(read(&url, &Wanted::Block(11), None, 1).is_ok());
     let mut database = Database::open(Access::volatile(&url)).unwrap();
     let damage = "UPDATE blocks SET receipts = $1 WHERE number = 10";
@@ -246,17 +246,17 @@ fn answer(url: &str, sql: &'static str, values: &[Value<'_>], columns: &str) -> 
 fn queries_of_the_page_answer_on_both_databases() {
     for server in &mut servers("page") {
         let (url, client) = (server.fresh(), chain_with_repetitions());
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         client.transport().chain().append(1, &[1; 4]);
         client.transport().chain().prune_before(15);
-        engine(&client, &url, Options { ack_every: None, page_bytes: 30, ..options() }).catch_up().unwrap();
+        engine(&client, &url, Options { ack_every: None, page_bytes: 30, ..options() }).settle().unwrap();
         let [by_id, by_key, receipt, by_hash, lacking] = queries()[..] else { panic!("five queries") };
         let (one, x) = ([1u8; 32], b"x".as_slice());
         let chain = client.transport().chain();
         let hash = |number: u64| crate::verify::hex(&answer_hash(&url, number));
         let time = |number: u64| (u64::MAX - number).cast_signed();
-        let at = |number, position| format!("{number} {position} {} {} 1", hash(number), time(number));
-        assert_eq!(answer(&url, by_id, &[one.as_slice().into()], "iibii"), [at(12, 1), at(12, 0), at(10, 0)]);
+        let at = |number, position| format!("{number} {position} {} {}", hash(number), time(number));
+        assert_eq!(answer(&url, by_id, &[one.as_slice().into()], "iibi"), [at(12, 1), at(12, 0), at(10, 0)]);
         let last: Value<'_> = i64::MAX.into();
         let [ones, threes] = [1u8, 3].map(|byte| format!("{byte:02x}").repeat(32));
         let all = [format!("12 1 {ones}"), format!("12 0 {ones}"), format!("11 0 {threes}"), format!("10 0 {ones}")];
@@ -269,15 +269,7 @@ fn queries_of_the_page_answer_on_both_databases() {
         let displayed = (0..).zip(ids).map(|(at, id)| format!("15 {at} {}", Order::Display.show(id)));
         assert_eq!(ids.len(), 3);
         assert_eq!(answer(&url, by_hash, &[block.hash.as_slice().into()], "iit"), displayed.collect::<Vec<_>>());
-        assert_eq!(
-            answer(&url, lacking, &[], "iit"),
-            [
-                "14 14 pruned before it was indexed".to_string(),
-                "15 15 one replica vouches for it".into(),
-                "16 16 one replica vouches for it".into(),
-                "17 17 one replica vouches for it".into()
-            ]
-        );
+        assert_eq!(answer(&url, lacking, &[], "iit"), ["14 14 pruned before it was indexed"]);
     }
 }
 

@@ -21,16 +21,18 @@ fn reset_changes_nothing_until_accepted_and_then_the_new_chain_is_copied() {
                 client.transport().chain().append(2, &[70, 80]);
             }
             let mut running = engine(&client, &url, options());
-            running.catch_up().unwrap();
+            running.settle().unwrap();
             if in_block {
                 client.transport().chain().append(1, &[5_500]);
-                (0..4).for_each(|_| drop(running.step().unwrap()));
+                while !dump(&url).iter().any(|line| line.starts_with("FROM incomplete")) {
+                    running.step().unwrap();
+                }
             }
             let before = dump(&url);
             assert_eq!(before.iter().any(|line| line.starts_with("FROM incomplete")), in_block, "{what}");
             let is_refused = |running: &mut Engine<'_, Fake>| {
                 for _ in 0..2 {
-                    let refused = running.catch_up().unwrap_err().to_string();
+                    let refused = running.settle().unwrap_err().to_string();
                     assert!(
                         refused.contains("--accept-reset") && refused.contains("Nothing was changed"),
                         "{what}: {refused}"
@@ -47,12 +49,12 @@ fn reset_changes_nothing_until_accepted_and_then_the_new_chain_is_copied() {
             drop(running);
 
             let mut accepting = engine(&client, &url, Options { accept_reset: true, ..options() });
-            let notes = accepting.catch_up().unwrap();
+            let notes = accepting.settle().unwrap();
             let last = notes.last().map(String::as_str);
             assert_eq!(last, Some("the chain was reset: 5 blocks of the old chain are removed"), "{what}: {notes:?}");
             let figures = accepting.figures();
             assert_eq!((figures.blocks, figures.removed_blocks, figures.lag), (4, 5, Some(0)), "{what}");
-            assert_eq!(accepting.catch_up().unwrap(), Vec::<String>::new(), "{what}: the reset was processed");
+            assert_eq!(accepting.settle().unwrap(), Vec::<String>::new(), "{what}: the reset was processed");
             let held = accepting.store().held().unwrap();
             assert_eq!(
                 (held.first, held.last, held.blocks, held.gap_blocks),
@@ -74,13 +76,13 @@ fn reset_changes_nothing_until_accepted_and_then_the_new_chain_is_copied() {
 fn accepted_reset_to_an_empty_chain_leaves_an_empty_copy() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 500]));
     let url = server.fresh();
-    engine(&client, &url, options()).catch_up().unwrap();
+    engine(&client, &url, options()).settle().unwrap();
     client.transport().chain().reset(5);
     let mut accepting = engine(&client, &url, Options { accept_reset: true, ..options() });
-    let notes = accepting.catch_up().unwrap();
+    let notes = accepting.settle().unwrap();
     assert!(notes.last().unwrap().contains("2 blocks of the old chain are removed"), "{notes:?}");
     assert_eq!(accepting.store().held().unwrap().blocks, 0);
     client.transport().chain().append(3, &[10]);
-    accepting.catch_up().unwrap();
+    accepting.settle().unwrap();
     assert_eq!((accepting.tip(), accepting.store().held().unwrap().blocks), (Some(5), 1));
 }

@@ -17,7 +17,7 @@ fn copied(url: &str) -> (Client<Fake>, Snapshot) {
     let client = chain(&[10, 500, 2_000, 0, 77]);
     let snapshot = client.transport().chain().snapshot();
     client.transport().chain().append(1, &[20, 3_000, 40, 50, 60]);
-    engine(&client, url, options()).catch_up().unwrap();
+    engine(&client, url, options()).settle().unwrap();
     assert_eq!(client.transport().chain().bound, 20);
     (client, snapshot)
 }
@@ -40,13 +40,12 @@ fn restored_canister_ends_the_run_unless_it_is_accepted() {
             client.transport().chain().append(salt, &[20, 3_000, 40, 50, 60, 70, 80, 90, 100][..blocks]);
             let before = dump(&url);
             for ack_every in [Some(3), None] {
-                let error =
-                    engine(&client, &url, Options { ack_every, ..options() }).catch_up().unwrap_err().to_string();
+                let error = engine(&client, &url, Options { ack_every, ..options() }).settle().unwrap_err().to_string();
                 assert!(error.contains("--accept-restore") && error.contains("Nothing was changed"), "{error}");
             }
             assert_eq!(dump(&url), before, "{salt} {blocks}");
             let mut running = engine(&client, &url, accepting());
-            let notes = running.catch_up().unwrap();
+            let notes = running.settle().unwrap();
             let common = if salt == 1 { 14 + blocks as u64 } else { 14 };
             let note = format!("{} blocks above block {common} moved to the table orphaned", 19 - common);
             assert!(notes.iter().any(|found| found.contains(&note)), "{notes:?}");
@@ -61,7 +60,7 @@ fn restored_canister_ends_the_run_unless_it_is_accepted() {
             assert_eq!(found, chain);
             // The run goes on like any other.
             client.transport().chain().append(3, &[1, 2]);
-            running.catch_up().unwrap();
+            running.settle().unwrap();
             assert_eq!(client.transport().chain().bound, head + 3);
         }
     }
@@ -75,12 +74,12 @@ fn blocks_that_a_restored_canister_lacks_stay_whatever_is_removed_later() {
         // Two blocks of an earlier reorg, which may go.
         client.transport().chain().roll_back_to(17);
         client.transport().chain().append(4, &[7, 8]);
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         client.transport().chain().restore(&snapshot);
         client.transport().chain().append(2, &[5; 6]);
         let few = Options { keep_orphaned: 3, ..accepting() };
         let mut running = engine(&client, &url, few);
-        running.catch_up().unwrap();
+        running.settle().unwrap();
         let ids = "SELECT number FROM orphaned_transactions WHERE removal IN (SELECT removal FROM orphaned WHERE \
                    restored = 1) ORDER BY removal, number, position";
         let (kept, kept_ids) = (rows(&url, RESTORED), rows(&url, ids));
@@ -89,7 +88,7 @@ fn blocks_that_a_restored_canister_lacks_stay_whatever_is_removed_later() {
         for round in 0..4 {
             client.transport().chain().roll_back_to(16);
             client.transport().chain().append(5 + round, &[6; 4]);
-            running.catch_up().unwrap();
+            running.settle().unwrap();
             assert_eq!(rows(&url, "SELECT count(*) FROM orphaned WHERE restored = 0"), [3], "{round}");
         }
         assert_eq!((rows(&url, RESTORED), rows(&url, ids)), (kept, kept_ids));
@@ -97,7 +96,7 @@ fn blocks_that_a_restored_canister_lacks_stay_whatever_is_removed_later() {
         client.transport().chain().restore(&snapshot);
         client.transport().chain().append(9, &[5; 2]);
         drop(running);
-        engine(&client, &url, few).catch_up().unwrap();
+        engine(&client, &url, few).settle().unwrap();
         assert_eq!(rows(&url, RESTORED).len(), 5 + 6);
     }
 }
@@ -113,7 +112,7 @@ fn newest_common_block_is_found_at_every_height() {
         client.transport().chain().append(1, &vec![3; snapshot_at - 9]);
         let snapshot = client.transport().chain().snapshot();
         client.transport().chain().append(1, &vec![3; 45 - snapshot_at]);
-        engine(&client, &url, options()).catch_up().unwrap();
+        engine(&client, &url, options()).settle().unwrap();
         if let Some(gap) = gap {
             Database::open(Access::volatile(&url))
                 .unwrap()
@@ -125,20 +124,21 @@ fn newest_common_block_is_found_at_every_height() {
         client.transport().chain().prune_before(pruned as u64);
         client.transport().chain().corrupt.extend(damaged.map(|at| at as u64));
         let what = format!("snapshot at {snapshot_at}, pruned before {pruned}, gap {gap:?}, damaged {damaged:?}");
+        client.transport().chain().headers_of_a_page = 1_000;
         let mut running = engine(&client, &url, Options { skip_damaged: true, ..accepting() });
-        let asked = client.transport().chain().asked_headers.len();
+        let asked = client.transport().chain().asked_headers[0].len();
         if damaged == Some(10) {
             // Its oldest block cannot be read, so nothing is known.
-            assert!(running.catch_up().unwrap_err().to_string().contains("oldest block"), "{what}");
+            assert!(running.settle().unwrap_err().to_string().contains("no block that it keeps"), "{what}");
             continue;
         }
-        let notes = running.catch_up().unwrap_or_else(|error| panic!("{what}: {error:#}"));
+        let notes = running.settle().unwrap_or_else(|error| panic!("{what}: {error:#}"));
         // The block of the gap is not stored, and the hash of a damaged one is unknown.
         let unknown = gap == Some(snapshot_at as i64) || damaged.is_some();
         let common = if unknown { snapshot_at - 1 } else { snapshot_at };
         let note = format!("blocks above block {common} moved");
         assert!(notes.iter().any(|found| found.contains(&note)), "{what}: {notes:?}");
-        let asked = client.transport().chain().asked_headers.len() - asked;
+        let asked = client.transport().chain().asked_headers[0].len() - asked;
         assert!(asked <= 8, "{what}: {asked} headers");
         assert_eq!(running.tip(), Some(snapshot_at as u64 + 7), "{what}");
     }
@@ -151,7 +151,7 @@ fn canister_without_a_common_block_changes_nothing() {
     let (client, snapshot) = copied(&url);
     let before = dump(&url);
     let fails = |what: &str| {
-        let error = engine(&client, &url, accepting()).catch_up().unwrap_err().to_string();
+        let error = engine(&client, &url, accepting()).settle().unwrap_err().to_string();
         assert!(error.contains("no block that it keeps is in this database"), "{what}: {error}");
         assert_eq!(dump(&url), before, "{what}");
     };
@@ -165,39 +165,29 @@ fn canister_without_a_common_block_changes_nothing() {
     fails("another chain");
 }
 
-/// The canister rolls back after it was restored, so it names a block that is not in the database.
+/// The canister rolls back after it was restored, so that it counts more rollbacks than before: its blocks move to `orphaned` like those of
+/// any reorg.
 #[test]
-fn reorg_of_a_restored_canister_is_followed_with_the_option() {
+fn restored_canister_that_has_rolled_back_since_is_followed_like_a_reorg() {
     let mut server = Sqlite::new();
-    for pruned in [10, 13] {
+    for head in [13, 16] {
         let url = server.fresh();
         let (client, snapshot) = copied(&url);
-        if pruned > 10 {
-            // The database knows blocks as pruned that the restored canister has again.
-            let mut store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
-            let (cursor, _) = store.load().unwrap();
-            store.note_pruned(18);
-            store.change(|_| Ok(((), cursor))).unwrap();
-        }
         client.transport().chain().restore(&snapshot);
         client.transport().chain().append(2, &[5; 4]);
-        client.transport().chain().roll_back_to(if pruned > 10 { 13 } else { 16 });
+        client.transport().chain().roll_back_to(head);
         client.transport().chain().append(3, &[6; 8]);
-        let before = dump(&url);
-        let error = engine(&client, &url, options()).catch_up().unwrap_err().to_string();
-        assert!(error.contains("newest common block") && error.contains("--accept-restore"), "{error}");
-        assert_eq!(dump(&url), before);
-        let mut running = engine(&client, &url, accepting());
-        running.catch_up().unwrap();
-        let common = if pruned > 10 { 13 } else { 14 };
-        assert_eq!(rows(&url, RESTORED), (common + 1..20).collect::<Vec<i64>>());
-        let head = client.transport().chain().head().unwrap();
-        assert_eq!(client.transport().chain().bound, head + 1);
-        // The earlier report of pruned blocks is forgotten: a later reorg is followed.
+        let mut running = engine(&client, &url, options());
+        running.settle().unwrap();
+        let common = head.min(14);
+        let orphaned = "SELECT number FROM orphaned WHERE restored = 0 ORDER BY removal, number";
+        assert_eq!(rows(&url, orphaned), (common as i64 + 1..20).collect::<Vec<i64>>());
+        let newest = client.transport().chain().head().unwrap();
+        assert_eq!(client.transport().chain().bound, newest + 1);
         client.transport().chain().roll_back_to(13);
         client.transport().chain().append(4, &[6; 2]);
-        running.catch_up().unwrap();
-        assert_eq!((running.tip(), running.figures().reorgs), (Some(15), 1));
+        running.settle().unwrap();
+        assert_eq!((running.tip(), running.figures().reorgs), (Some(15), 2));
     }
 }
 
@@ -216,7 +206,7 @@ fn run_that_dies_anywhere_while_it_follows_a_restored_canister_ends_alike() {
                 if places.get() == die_at { Err(anyhow!("died")) } else { Ok(()) }
             };
             let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
-            match Engine::open(&client, store, accepting(), Hook(&die)).unwrap().catch_up() {
+            match Engine::open(&client, store, accepting(), Hook(&die)).unwrap().settle() {
                 Ok(_) => return (places.get(), dump(&url)),
                 Err(error) => assert_eq!(error.to_string(), "died"),
             }

@@ -35,7 +35,7 @@ pub const NAMES: [&str; 18] = [
     "index",
     "index --no-ack",
     "index --skip-damaged --accept-reset",
-    "index after index --no-ack",
+    "index after a reorg",
     "get block",
     "get transaction",
     "get key",
@@ -82,7 +82,7 @@ pub fn command(name: &str) -> (World, Run) {
     let args: Vec<_> = name.split(' ').collect();
     let run = match args[0] {
         "ingest" => ingest(&mut world),
-        "index" if args.contains(&"after") => index_after_no_ack(&mut world),
+        "index" if args.contains(&"after") => index_after_reorg(&mut world),
         "index" => index(&mut world, &args[1..]),
         "get" => get(&mut world, args[1]),
         "blob-worker" if args.contains(&"init") => init(&mut world),
@@ -119,9 +119,9 @@ fn ingest(world: &mut World) -> Run {
     Box::new(move |client| report::print(&feed_to(client, &ordered, &args.blocks.plan)?, args.json))
 }
 
-/// Appends blocks with these numbers.
-fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>) {
-    let hash = |number: u64| feed::sha256(&number.to_le_bytes());
+/// Appends blocks with these numbers, of a branch that begins at a block.
+fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>, branch: u64) {
+    let hash = |number: u64| feed::sha256(&[number, u64::from(number >= branch)].map(u64::to_le_bytes).concat());
     for number in numbers {
         let block = Block::new(number, hash(number), hash(number - 1), 1_700_000_000 + number).body([7; 1_000]);
         feed::send(client, &block.seal().unwrap()).unwrap();
@@ -165,21 +165,23 @@ fn run_index(args: &IndexArgs, canister: Principal, client: &Client<Liar>, dir: 
 /// Copies a chain into an empty database.
 fn index(world: &mut World, more: &[&str]) -> Run {
     world.register();
-    append(&world.client(None), 1..8);
+    append(&world.client(None), 1..8, u64::MAX);
     world.keep();
     let (args, canister) = (index_args(more), world.canister);
     Box::new(move |client| run_index(&args, canister, client, &tempfile::tempdir()?))
 }
 
-/// Continues a copy that came by query, whose last blocks the subnet does not have.
-fn index_after_no_ack(world: &mut World) -> Run {
+/// Continues a copy, whose last blocks a reorg has replaced.
+fn index_after_reorg(world: &mut World) -> Run {
     world.register();
-    append(&world.client(None), 1..6);
-    world.keep();
-    append(&world.client(None), 6..9);
-    let (copied, args, canister) = (tempfile::tempdir().unwrap(), index_args(&[]), world.canister);
-    run_index(&index_args(&["--no-ack"]), canister, &world.client(None), &copied).unwrap();
+    let (client, copied) = (world.client(None), tempfile::tempdir().unwrap());
+    append(&client, 1..8, u64::MAX);
+    let (args, canister) = (index_args(&[]), world.canister);
+    run_index(&args, canister, &client, &copied).unwrap();
     wait_until_closed(&copied);
+    client.roll_back_to(5).done().unwrap();
+    append(&client, 6..9, 6);
+    world.keep();
     Box::new(move |client| {
         let dir = tempfile::tempdir()?;
         std::fs::copy(copied.path().join(DATABASE), dir.path().join(DATABASE))?;

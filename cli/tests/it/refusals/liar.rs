@@ -5,6 +5,7 @@
 
 use super::cases::Case;
 use candid::Principal;
+use coppice::certificate::{self, Vouched};
 use coppice::client::{Failure, Reach, Transport};
 use coppice::site::Site;
 use coppice_client::Embedded;
@@ -14,8 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Calls that are refused before the canister answers again: more than any command believes in a row.
-pub const MANY: u32 = 40;
+/// Calls that are refused before the canister answers again: more than any command believes in a row. An attempt of the indexer may be
+/// refused twice, by query and by the subnet.
+pub const MANY: u32 = 60;
 /// The same for a command that tries again without end.
 pub const FEW: u32 = 3;
 
@@ -39,6 +41,8 @@ pub struct Lie {
 pub struct Record {
     /// The methods with their answers, in order.
     answers: Vec<(String, Vec<u8>)>,
+    /// The times that the command read, in order.
+    times: Vec<Duration>,
     /// By method: the number of calls before its first one, and the host then.
     firsts: BTreeMap<String, (usize, Checkpoint)>,
 }
@@ -55,6 +59,8 @@ struct Calls {
     record: Record,
     /// The next call of the lie's record.
     next: usize,
+    /// The next time of the lie's record.
+    next_time: usize,
     /// The number of refusals.
     told: u32,
     /// The first lease was asked for.
@@ -65,6 +71,7 @@ struct Calls {
 pub struct Liar {
     inner: Embedded,
     host: Arc<Host>,
+    canister: Principal,
     principal: Principal,
     lie: Option<Lie>,
     calls: Mutex<Calls>,
@@ -73,7 +80,7 @@ pub struct Liar {
 impl Liar {
     pub fn new(host: Arc<Host>, canister: Principal, principal: Principal, lie: Option<Lie>) -> Self {
         let inner = Embedded::new(host.clone(), canister, principal);
-        Self { inner, host, principal, lie, calls: Mutex::default() }
+        Self { inner, host, canister, principal, lie, calls: Mutex::default() }
     }
 
     /// Returns the calls so far.
@@ -163,6 +170,28 @@ impl Transport for Liar {
 impl Reach for Liar {
     fn principal(&self, _: Role) -> Principal {
         self.principal
+    }
+
+    /// The liar refuses calls and forges nothing, so the signature is not checked.
+    fn vouched(&self, certificate: &[u8]) -> anyhow::Result<Vouched> {
+        certificate::vouched(certificate, self.canister, |_| Ok(()))
+    }
+
+    /// The host's time; until the first refusal that of the honest run.
+    fn now(&self) -> Duration {
+        let is_live = self.is_live();
+        let mut calls = self.calls.lock().unwrap();
+        if let Some((record, _)) = self.recorded()
+            && !is_live
+        {
+            calls.next_time += 1;
+            return record.times[calls.next_time - 1];
+        }
+        let now = Duration::from_nanos(self.host.get_time_nanos());
+        if self.lie.is_none() {
+            calls.record.times.push(now);
+        }
+        now
     }
 }
 

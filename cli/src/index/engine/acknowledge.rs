@@ -1,11 +1,40 @@
 //! Acknowledgements of committed blocks, after which the canister may prune them.
 
-use super::engine::{Engine, Next};
-use super::steps::{Checkpoint, Event, Step, Word};
+use super::{Engine, Task};
 use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
+use crate::index::assemble::Tip;
+use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow};
 use candid::Principal;
 use coppice_interface::{AckError, Role};
+
+/// The acknowledgements of a run.
+#[derive(Debug, Default)]
+pub(super) struct Acks {
+    /// The newest acknowledged block.
+    done: Option<Tip>,
+    /// The block whose acknowledgement the canister refused; the cause may be a reorg, which the next certificate shows.
+    refused: Option<Tip>,
+    /// Blocks since the last acknowledgement.
+    pending: u64,
+}
+
+impl Acks {
+    /// Forgets what was acknowledged, after a rollback.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Counts stored blocks.
+    pub fn stored(&mut self, blocks: u64) {
+        self.pending += blocks;
+    }
+
+    /// Returns whether `every` blocks are not acknowledged.
+    pub fn is_due(&self, every: u64) -> bool {
+        self.pending >= every
+    }
+}
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Acknowledges stored blocks that were not acknowledged yet, if this run acknowledges.
@@ -13,16 +42,15 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// # Errors
     /// As [`step`](Self::step).
     pub fn acknowledge_all(&mut self) -> Result<()> {
-        let may = self.unconfirmed.is_none() && self.is_behind_with_acks();
-        if may { self.acknowledge().map(drop) } else { Ok(()) }
+        if self.is_behind_with_acks() { self.acknowledge().map(drop) } else { Ok(()) }
     }
 
     /// Returns whether there is a block to acknowledge.
     pub(super) fn is_behind_with_acks(&self) -> bool {
         self.options.ack_every.is_some()
             && self.at.tip.is_some()
-            && self.at.tip != self.acknowledged
-            && self.at.tip != self.refused
+            && self.at.tip != self.acks.done
+            && self.at.tip != self.acks.refused
     }
 
     /// Acknowledges the newest block, which a new transaction has read back.
@@ -33,29 +61,28 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
             Err(error) => {
                 // Repeat the acknowledgement after the error.
-                self.next = Next::Acknowledge;
+                self.task = Task::Acknowledge;
                 // The ingress filter refuses callers without the role; the status shows whether that is the reason.
                 if is_rejected(&error) {
-                    ensure_registered(self.client, Word::Update)?;
+                    ensure_registered(self.client, true)?;
                 }
                 return Err(error);
             }
             Ok(answer) => answer,
         };
-        self.pending = 0;
+        self.acks.pending = 0;
         match answer {
             Ok(bound) => {
                 self.figures.acks += 1;
                 self.figures.acknowledged_before = Some(bound);
-                self.acknowledged = Some(tip);
-                self.refused = None;
-                self.next = if self.is_at_head() { Next::Rest } else { Next::Pull };
+                (self.acks.done, self.acks.refused) = (Some(tip), None);
+                self.task = Task::Pull;
             }
             Err(AckError::NotRegistered { .. }) => return Err(not_registered(self.client)),
-            // The next page reports a reorg, or a later block can be acknowledged.
+            // The next certificate shows a reorg, or a later block can be acknowledged.
             Err(error) => {
                 let note = format!("block {} is not acknowledged yet: {error}", tip.number);
-                self.refused = Some(tip);
+                self.acks.refused = Some(tip);
                 self.checkpoint.reached(Step::Acknowledged)?;
                 return Ok(Event::Note(note));
             }
@@ -65,22 +92,22 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     }
 }
 
-/// Checks that the caller may acknowledge, by a query or an update call.
+/// Checks that the caller may acknowledge, by a query or by an update call.
 ///
 /// # Errors
 /// When the caller is not a registered exporter, as [`Hearsay`] if only one replica reports it; when the canister cannot be reached.
-pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Result<()> {
+pub fn ensure_registered<T: Reach>(client: &Client<T>, replicated: bool) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return Err(not_registered(client));
     }
-    let status = match word {
-        Word::Query => client.get_export_status().wait(),
-        Word::Update => client.replicated().get_export_status().wait(),
+    let status = match replicated {
+        false => client.get_export_status().wait(),
+        true => client.replicated().get_export_status().wait(),
     };
     match status {
         Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
-        Ok(_) if word == Word::Update => Err(not_registered(client)),
+        Ok(_) if replicated => Err(not_registered(client)),
         Ok(_) => Err(Hearsay(format!("a replica reports that {}", not_registered(client))).into()),
         // The ingress filter refuses callers without a role.
         Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
