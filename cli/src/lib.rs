@@ -34,6 +34,7 @@ pub mod ledger;
 pub mod network;
 pub mod order;
 pub mod progress;
+pub mod proof;
 pub mod random;
 pub mod report;
 pub mod rules;

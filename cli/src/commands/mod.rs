@@ -1,22 +1,29 @@
 //! The command line, and the commands over the network.
 
+pub mod archive;
 pub mod blob_worker;
+pub mod check_proof;
 pub mod get;
 pub mod index;
 pub mod ingest;
+pub mod prove;
 pub mod serve;
+pub mod verify;
 
 use crate::size;
 use crate::size::args::SizeArgs;
 use crate::terminal::{self, LogFormat};
 use blob_worker::BlobWorkerArgs;
+use check_proof::CheckProofArgs;
 use clap::{Parser, Subcommand};
 use get::GetArgs;
 use index::IndexArgs;
 use ingest::IngestArgs;
+use prove::ProveArgs;
 use serve::ServeArgs;
+use verify::VerifyArgs;
 
-/// Operate a Coppice canister: feed blocks, copy its chain, look things up, show its dashboard, delete its external blobs
+/// Operate a Coppice canister: feed blocks, copy its chain, look things up, prove blocks, show its dashboard, delete its external blobs
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -39,6 +46,12 @@ pub enum Command {
     Index(IndexArgs),
     /// Print a block, a transaction, or the transactions with a key, from a database of `index` or from a canister
     Get(GetArgs),
+    /// Recompute all seals of a database of `index`, and check each of its certificates
+    Verify(VerifyArgs),
+    /// Write a proof that a block of a database of `index` was in the canister's chain
+    Prove(ProveArgs),
+    /// Check a proof of `prove`, without a database and a network, and print the block's header
+    CheckProof(CheckProofArgs),
     /// Show a canister's dashboard in a browser
     Serve(ServeArgs),
     /// Delete the external blobs that the canister's deletion queue hands out, from S3 or a file system
@@ -56,6 +69,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Size(args) => size::command(&args),
         Command::Index(args) => index::command(&args),
         Command::Get(args) => get::command(&args),
+        Command::Verify(args) => verify::command(&args),
+        Command::Prove(args) => prove::command(&args),
+        Command::CheckProof(args) => check_proof::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::BlobWorker(args) => blob_worker::command(&args),
     }

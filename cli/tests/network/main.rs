@@ -16,6 +16,7 @@ mod net;
 mod odd_files;
 mod over_http;
 mod over_the_network;
+mod proofs;
 mod running;
 mod s3;
 mod served_pages;

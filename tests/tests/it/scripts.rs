@@ -69,7 +69,19 @@ fn help_lists_all_commands_and_builds_nothing() {
             "{args:?}: no word of a build"
         );
         let printed = String::from_utf8(output.stdout).unwrap();
-        for command in ["demo", "ingest", "index", "serve", "bench", "get", "blob-worker", "size"] {
+        for command in [
+            "demo",
+            "ingest",
+            "index",
+            "serve",
+            "bench",
+            "get",
+            "verify",
+            "prove",
+            "check-proof",
+            "blob-worker",
+            "size",
+        ] {
             assert!(printed.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}: {printed}");
         }
     }
@@ -94,6 +106,8 @@ fn command_that_has_the_subcommand_is_built_and_run() {
         (&["ingest", "--blk", "a", "--network-rules", "regtest"], "coppice-lab ingest --blk a --network-rules regtest"),
         (&["get", "1"], "coppice get 1"),
         (&["size"], "coppice size"),
+        (&["prove", "1"], "coppice prove 1"),
+        (&["check-proof", "a"], "coppice check-proof a"),
         (&["blob-worker", "init"], "coppice blob-worker init"),
     ] {
         let output = run(args);

@@ -6,6 +6,7 @@ mod copies;
 mod deaths;
 mod lies;
 mod orphans;
+mod proofs;
 mod readers;
 mod refusals;
 mod resets;
