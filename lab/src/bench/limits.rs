@@ -37,7 +37,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("utxo", "nothing_new", _) => (50_000_000, 220_000),
         // The cost added to a message by counting it, and a scrape with 100 exporters.
         ("observe", "count", _) => (2_000, 2_000),
-        ("observe", "scrape" | "scrape, longest names", _) => (5_000_000, 5_000_000),
+        ("observe", "scrape" | "scrape, longest names", _) => (5_100_000, 5_100_000),
         ("deletion", "lease", _) => (25_000, 29_100),
         ("deletion", "lease with records", _) => (48_000, 54_100),
         ("utxo", "create message", _) => (400_000, 214_000),
