@@ -100,8 +100,4 @@ impl Ic for HostIc {
     fn cycles(&self, canister: Principal) -> u128 {
         self.host.cycle_balance(canister)
     }
-
-    fn root_key(&self) -> Option<Vec<u8>> {
-        Some(self.host.root_key())
-    }
 }

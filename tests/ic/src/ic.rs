@@ -96,9 +96,4 @@ pub trait Ic {
 
     /// The cycle balance of a canister.
     fn cycles(&self, canister: Principal) -> u128;
-
-    /// The root key in DER; `None` on PocketIC, which runs without a root subnet here.
-    fn root_key(&self) -> Option<Vec<u8>> {
-        None
-    }
 }
