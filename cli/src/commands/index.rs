@@ -23,7 +23,7 @@ pub struct IndexArgs {
     /// Acknowledge nothing: a plain reader, for which pruning does not wait
     #[arg(long)]
     pub no_ack: bool,
-    /// Acknowledge after this many blocks, and at the head
+    /// Acknowledge after this many blocks, during at most an eighth of the time, and at the head
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
     pub ack_every: u64,
     /// Acknowledge even with --payload headers; the canister may then prune payloads that no database holds

@@ -7,6 +7,10 @@ use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow};
 use candid::Principal;
 use coppice_interface::{AckError, Role};
+use std::time::Duration;
+
+/// The time between two acknowledgements below the head, in durations of such a call.
+const SHARE: u32 = 8;
 
 /// The acknowledgements of a run.
 #[derive(Debug, Default)]
@@ -17,6 +21,8 @@ pub(super) struct Acks {
     refused: Option<Tip>,
     /// Blocks since the last acknowledgement.
     pending: u64,
+    /// The time before which blocks below the head are not acknowledged.
+    not_before: Duration,
 }
 
 impl Acks {
@@ -30,9 +36,14 @@ impl Acks {
         self.pending += blocks;
     }
 
-    /// Returns whether `every` blocks are not acknowledged.
-    pub fn is_due(&self, every: u64) -> bool {
-        self.pending >= every
+    /// Returns whether `every` blocks are not acknowledged, and the last call is long enough ago.
+    pub fn is_due(&self, every: u64, now: Duration) -> bool {
+        self.pending >= every && now >= self.not_before
+    }
+
+    /// Notes the time of a call. Calls take seconds, and blocks do not wait for them longer than [`SHARE`] allows.
+    fn called(&mut self, began: Duration, now: Duration) {
+        self.not_before = now.saturating_add(now.saturating_sub(began) * SHARE);
     }
 }
 
@@ -58,7 +69,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let Some(tip) = self.at.tip.clone() else { return Ok(Event::Went) };
         self.store.ensure_kept(&tip)?;
         self.checkpoint.reached(Step::Acknowledge)?;
-        let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
+        let began = self.client.transport().now();
+        let answer = self.client.ack_exported(tip.number, &tip.hash[..].into()).wait();
+        self.acks.called(began, self.client.transport().now());
+        let answer = match answer {
             Err(error) => {
                 // Repeat the acknowledgement after the error.
                 self.task = Task::Acknowledge;
@@ -127,4 +141,24 @@ fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
          register_exporter(record {{ name = \"indexer\"; \"principal\" = principal \"{principal}\" }}), or an admin under a name whose key was \
          revoked (see get_export_status); use --no-ack to read without acknowledging"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_of_two_seconds_are_sixteen_seconds_apart() {
+        let at = Duration::from_secs;
+        let mut acks = Acks::default();
+        acks.stored(100);
+        assert!(acks.is_due(100, at(50)) && !acks.is_due(101, at(50)));
+        acks.called(at(50), at(52));
+        assert!(!acks.is_due(100, at(67)) && acks.is_due(100, at(68)));
+        // A clock that goes backwards delays nothing.
+        acks.called(at(60), at(40));
+        assert!(acks.is_due(100, at(40)));
+        acks.forget();
+        assert!(!acks.is_due(1, at(900)));
+    }
 }

@@ -72,7 +72,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                 return Ok(Event::Went);
             }
             Headers::Refused(why) => return Ok(self.unreached(&format!("a replica answers: {why}"))),
-            Headers::Garbled(why) => return Ok(self.refuted(&why)),
+            Headers::Garbled(why) => {
+                self.task = Task::Headers;
+                return Ok(self.refuted(&why));
+            }
         };
         let taken = self.ahead.take(&page.headers);
         if taken.is_err() && self.ahead.is_empty() && self.tip().is_some_and(|tip| tip + 1 == from) {

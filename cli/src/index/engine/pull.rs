@@ -55,7 +55,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.checkpoint.reached(Step::Pull)?;
         let page = match self.client.export_blocks(self.cursor(), most).wait() {
             Err(error) if may_pass(&error) || is_rejected(&error) => return Err(error),
-            Err(error) => return Ok(self.misfit(&format!("{error:#}"))),
+            Err(error) => {
+                self.task = Task::Pull;
+                return Ok(self.refuted(&format!("{error:#}")));
+            }
             Ok(Ok(page)) => page,
             Ok(Err(why @ ExportError::Corrupt { .. })) => {
                 self.trust.claim(format!("a replica answers: {why}"));
@@ -127,7 +130,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     fn misfit(&mut self, why: &str) -> Event {
         self.misses.alone = Some((self.ahead.from(), None));
         self.trust.doubt();
-        self.refuted(why)
+        let refuted = self.refuted(why);
+        // Not always in turn with a certificate, because a gateway may ask its replicas in turn, too.
+        self.task = if self.figures.refuted.is_multiple_of(2) { Task::Certify } else { Task::Pull };
+        refuted
     }
 
     /// Verifies and stores a page.
@@ -222,7 +228,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.acks.stored(figures.blocks - self.figures.blocks);
         (self.at, self.figures) = (at, figures);
         self.measure_lag();
-        let is_due = self.options.ack_every.is_some_and(|every| self.acks.is_due(every));
+        let now = self.client.transport().now();
+        let is_due = self.options.ack_every.is_some_and(|every| self.acks.is_due(every, now));
         let at_head = self.tip().is_some() && self.tip() == self.trust.certified_head();
         self.task = if self.is_behind_with_acks() && (is_due || at_head) { Task::Acknowledge } else { Task::Pull };
     }
