@@ -123,11 +123,6 @@ pub fn is_rejected(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
 }
 
-/// Returns whether an error is a refusal that the subnet has not certified.
-pub fn is_hearsay(error: &anyhow::Error) -> bool {
-    Finality::of(error) == Finality::Hearsay
-}
-
 /// Consecutive refusals by one replica or gateway after which the refusal is believed.
 pub const BELIEVED: u32 = 20;
 

@@ -28,6 +28,8 @@ struct Place {
 #[derive(Clone, Debug)]
 pub struct Ahead {
     from: Place,
+    /// The parent's hash in the first header, where the hash is not known otherwise. Proved with that header.
+    first_parent: Option<Vec<u8>>,
     leaves: VecDeque<Seal>,
     /// The place of the first block of each page of headers, the newest page last.
     pages: VecDeque<Place>,
@@ -99,6 +101,7 @@ impl Ahead {
         Self {
             next: from.clone(),
             from,
+            first_parent: None,
             leaves: VecDeque::new(),
             pages: VecDeque::new(),
             proved,
@@ -132,10 +135,10 @@ impl Ahead {
 
     /// The hash of the block before the first one, if it is known.
     pub fn parent(&self) -> Option<&[u8]> {
-        self.from.parent.as_deref()
+        self.from.parent.as_ref().or(self.first_parent.as_ref()).map(Vec::as_slice)
     }
 
-    /// The seal before the first block.
+    /// The seal before the first block; `None` if the subnet vouches for that block's header alone.
     pub fn before(&self) -> Option<Seal> {
         self.alone.is_none().then_some(self.from.before)
     }
@@ -170,14 +173,15 @@ impl Ahead {
 
     /// Returns a reader of the proved leaves.
     pub fn proved(&self) -> Proved<'_> {
-        Proved { ahead: self, at: self.from.clone(), passed: 0 }
+        let at = Place { parent: self.parent().map(<[u8]>::to_vec), ..self.from.clone() };
+        Proved { ahead: self, at, passed: 0 }
     }
 
     /// Goes on after the first block, which has this hash.
     pub fn advance(&mut self, hash: &[u8]) {
         let Some(first) = self.first() else { return };
         self.leaves.pop_front();
-        self.alone = None;
+        (self.alone, self.first_parent) = (None, None);
         let number = self.from.number + 1;
         while self.pages.front().is_some_and(|page| page.number < number) {
             self.pages.pop_front();
@@ -203,7 +207,7 @@ impl Ahead {
         } else if !headers.is_empty() {
             if count == 0 {
                 let parent = headers.first().and_then(|first| first.parent_hash.as_ref());
-                self.from.parent = self.from.parent.take().or(parent.map(|hash| hash.to_vec()));
+                self.first_parent = parent.map(|hash| hash.to_vec());
             }
             self.pages.push_back(before);
         }
@@ -214,6 +218,7 @@ impl Ahead {
         let expected = self.next.number;
         let found = handed_out.number;
         ensure!(found == expected, Misfit(format!("the header of block {found} came instead of block {expected}'s")));
+        let after_it = found.checked_add(1).ok_or_else(|| Misfit("no block follows the largest number".into()))?;
         let header = Header::of(handed_out, self.next.parent.as_deref())?;
         let leaf = header.leaf()?;
         let after = seal(&self.next.before, &leaf);
@@ -222,11 +227,11 @@ impl Ahead {
             Misfit(format!("the seal of block {found} does not follow from the seal before it"))
         );
         self.leaves.push_back(leaf);
-        self.next = Place { number: found + 1, before: after, parent: Some(header.hash) };
+        self.next = Place { number: after_it, before: after, parent: Some(header.hash) };
         Ok(())
     }
 
-    /// Forgets the headers from a block on, if they are not proved.
+    /// Forgets the headers from a block on, the proved ones too.
     pub fn cut(&mut self, number: u64) {
         let number = number.max(self.from.number);
         if number >= self.next.number {

@@ -39,14 +39,12 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let Some(Certified { head, kept, .. }) = self.trust.certified().cloned() else { return Ok(Event::Went) };
         self.figures.head = head.map(|(number, _)| number);
         self.measure_lag();
-        if self.at.tip.is_some() {
-            match self.trust.counts() {
-                Counts::Reset => return self.reset(),
-                Counts::Lower => {
-                    self.ensure_may_restore("the canister counts fewer rollbacks or resets than before")?
-                }
-                _ => {}
+        match self.trust.counts() {
+            Counts::Reset if self.at.expected.is_some() => return self.reset(),
+            Counts::Lower if self.at.tip.is_some() => {
+                self.ensure_may_restore("the canister counts fewer rollbacks or resets than before")?;
             }
+            _ => {}
         }
         let Some((number, seal)) = head else { return self.without_head() };
         let next = match (self.at.expected, kept) {
@@ -70,8 +68,13 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             (Some(next), _) => next,
         };
         let own = self.own_seal(next);
-        if number.checked_add(1) == Some(next) && own.is_none_or(|own| own == seal) {
-            return self.at_head();
+        if number.checked_add(1) == Some(next) {
+            match own {
+                Some(own) if own == seal => return self.at_head(),
+                // A block that was left out is the head; its seal is unknown.
+                None if self.trust.counts() == Counts::Same => return Ok(self.caught_up()),
+                _ => {}
+            }
         }
         if self.ahead.from() < next && !self.ahead.is_empty() && number >= self.ahead.from() {
             // The branch that a search has found.
@@ -141,11 +144,16 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         {
             return self.store_certificate(number);
         }
+        Ok(self.caught_up())
+    }
+
+    /// There is nothing to pull.
+    fn caught_up(&mut self) -> Event {
         if self.is_behind_with_acks() {
             self.task = Task::Acknowledge;
-            return Ok(Event::Went);
+            return Event::Went;
         }
-        Ok(Event::CaughtUp)
+        Event::CaughtUp
     }
 
     /// Stores the certificate of the newest block, which another certificate had proved.

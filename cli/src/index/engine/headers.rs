@@ -47,7 +47,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             self.task = if may_pull { Task::Pull } else { Task::Headers };
             return Ok(self.went());
         }
-        self.ahead.cut(number + 1);
+        self.ahead.cut(number.saturating_add(1));
         match self.trust.certified().and_then(|certified| certified.head) {
             Some((_, seal)) if seal == self.ahead.end() => self.proved(),
             _ => Ok(self.unreached("their last seal is not the certified one")),
@@ -114,7 +114,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let lowest = kept.map_or(oldest, |kept| kept.first.max(oldest));
         if to >= lowest {
             let from = lowest.max(to.saturating_sub(HEADERS - 1));
-            let (mut at, mut common, mut damaged) = (from, None, 0);
+            let (mut at, mut headers, mut damaged) = (from, Vec::new(), 0);
             while at <= to && damaged < DAMAGED {
                 let page = match self.query_headers(at, to)? {
                     Headers::Page(page) => page,
@@ -128,15 +128,14 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                 let Some(last) = page.headers.last().map(|header| header.number).filter(|&last| last >= at) else {
                     return Ok(self.refuted(&format!("it has no header of block {at}")));
                 };
-                for header in page.headers {
-                    if self.store.seal_of(header.number)?.is_some_and(|own| own == header.seal.as_slice()) {
-                        common = common.max(Some(header.number));
-                    }
-                }
+                headers.extend(page.headers);
                 at = last.saturating_add(1);
             }
-            if let Some(common) = common {
-                return self.branch(common);
+            // The newest first, because most reorgs are short, and each look-up is a transaction.
+            for header in headers.iter().rev() {
+                if self.store.seal_of(header.number)?.is_some_and(|own| own == header.seal.as_slice()) {
+                    return self.branch(header.number);
+                }
             }
             if let Some(to) = from.checked_sub(1) {
                 self.task = Task::Search(to);

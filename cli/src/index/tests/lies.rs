@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::index::fake::{Answer, FakeBlock};
+use crate::index::header::Header;
+use coppice_interface::seals;
 use coppice_interface::{BlockHeader, ExportChunk, ExportCursor, HeaderPage, ReadError, TipCertificate};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -391,13 +393,59 @@ fn reader_behind_one_lying_replica_of_13_copies_10_000_blocks() {
     running.settle().unwrap();
     assert_eq!((running.tip(), running.figures().blocks), (Some(10_009), 10_000));
     assert!(running.figures().refuted > 1);
-    // One certificate of each thousand, and the newest.
+    assert_eq!(certified(&url), [10_009], "after a catch-up only the head has a certificate");
+}
+
+/// Returns the blocks that have a certificate.
+fn certified(url: &str) -> Vec<i64> {
     let sql = "SELECT number FROM certificates ORDER BY number";
-    let numbers: Vec<i64> = {
-        let mut database = Database::open(Access::volatile(&url)).unwrap();
-        database.transaction(|tx| tx.all(sql, &[])?.iter().map(|row| row.get(0)).collect()).unwrap()
-    };
-    assert_eq!(numbers, [10_009]);
+    let mut database = Database::open(Access::volatile(url)).unwrap();
+    database.transaction(|tx| tx.all(sql, &[])?.iter().map(|row| row.get(0)).collect()).unwrap()
+}
+
+#[test]
+fn newest_certificate_of_each_thousand_stays_and_those_of_removed_blocks_go() {
+    let (mut server, client) = (Sqlite::new(), chain(&[1; 3]));
+    let url = server.fresh();
+    client.transport().chain().headers_of_a_page = 1_000;
+    let options = Options { page_bytes: 10_000, tables: Tables::NONE, ..options() };
+    let mut running = engine(&client, &url, options);
+    running.settle().unwrap();
+    assert_eq!(certified(&url), [12]);
+    for (more, numbers) in [(980, vec![992]), (7, vec![999]), (1, vec![999, 1_000]), (1_500, vec![999, 1_000, 2_500])] {
+        client.transport().chain().append(1, &vec![1; more]);
+        running.settle().unwrap();
+        assert_eq!(certified(&url), numbers);
+    }
+    client.transport().chain().roll_back_to(2_400);
+    running.settle().unwrap();
+    assert_eq!(certified(&url), [999, 1_000, 2_400]);
+}
+
+/// The first header names the hash of a block that the reader never had. A page of headers that fit together, with another hash there, is
+/// forgotten with its page.
+#[test]
+fn forged_parent_of_the_first_block_is_forgotten() {
+    let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
+    let url = server.fresh();
+    let mut told = false;
+    client.transport().chain().lie_of_headers = Some(Box::new(move |_, answer| {
+        if std::mem::replace(&mut told, true) {
+            return answer;
+        }
+        answer.map(|mut page| {
+            let mut before = seals::FIRST;
+            page.headers[0].parent_hash = Some([9; 32].into());
+            for header in &mut page.headers {
+                before = seals::seal(&before, &Header::of(header, None).unwrap().leaf().unwrap());
+                header.seal = ByteBuf::from(before);
+            }
+            page
+        })
+    }));
+    let mut running = engine(&client, &url, options());
+    let notes = running.settle().unwrap();
+    assert_eq!((running.tip(), notes.len()), (Some(14), 1), "{notes:?}");
 }
 
 /// "Nothing new" is a certificate, so a run at the head makes no update call.
@@ -473,7 +521,6 @@ fn reader_without_a_role_stops_at_damage_and_an_exporter_passes_it() {
     assert_eq!(lacking.unwrap(), [15]);
 }
 
-/// A page that ends within a block has the bytes that were asked for, or 64 KiB, so that the end of the block comes.
 #[test]
 fn certificate_is_asked_for_after_ten_minutes_however_lively_the_pages_are() {
     let (mut server, client) = (Sqlite::new(), chain(&[10]));
