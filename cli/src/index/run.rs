@@ -165,7 +165,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         let Figures { blocks, lag, filled_blocks, .. } = engine.figures();
         let behind = match lag {
             _ if engine.is_filling() => format!("rows of {filled_blocks} stored blocks made"),
-            Some(lag) => format!("{lag} behind"),
+            Some(lag) => format!("{lag} behind, headers of {}", engine.known_headers()),
             None => "lag unknown".into(),
         };
         bar.show(blocks, lag.unwrap_or_default(), behind);

@@ -1,4 +1,4 @@
-//! The indexer as a state machine: each step asks the canister at most twice, and changes the database in one transaction.
+//! The indexer as a state machine: each step asks the canister for one thing, and changes the database in one transaction.
 //!
 //! ```text
 //!  open ──▶ Fill ──▶ Acknowledge ◀── every `ack_every` blocks, and at the head
@@ -142,6 +142,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     /// Returns whether the next step makes rows of blocks that were stored earlier.
     pub fn is_filling(&self) -> bool {
         matches!(self.task, Task::Fill)
+    }
+
+    /// Returns the number of blocks whose headers have come and whose payload has not.
+    pub fn known_headers(&self) -> u64 {
+        self.ahead.next() - self.ahead.from()
     }
 
     /// Returns the number of the newest stored block.
