@@ -14,11 +14,13 @@ use crate::api::access;
 use crate::chain::Admission;
 use crate::platform::instructions;
 use crate::state::{State, mutate};
+use crate::storage::Meter;
 use crate::storage::blob::{BlobPtr, Class};
 use crate::storage::owners;
 
 use candid::CandidType;
 use coppice_interface::AppendBlock;
+use coppice_interface::seals::{self, Leaf};
 use coppice_interface::segments::encode_index;
 use ic_cdk::update;
 use serde::Deserialize;
@@ -191,6 +193,13 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     let number = state.chain.state().next;
                     append(state, &block(number, std::iter::once(key(u64::MAX))))?;
                 }
+                "chain.seal" => {}
+                "chain.certified data" => {
+                    for _ in 0..=arg.rounds {
+                        let number = state.chain.state().next;
+                        append(state, &block(number, std::iter::empty()))?;
+                    }
+                }
                 op if op.starts_with("index.key_") => keys::prepare(state, prepared, op, arg.rounds)?,
                 op => index::prepare(prepared, op, arg.rounds)?,
             }
@@ -254,6 +263,39 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                     if removed != arg.rounds {
                         return Err(format!("{removed} of {} entries were there", arg.rounds));
                     }
+                }
+                "chain.seal" => {
+                    for number in 0..arg.rounds {
+                        let (hash, sha256) = (key(number), [key(number); 3]);
+                        let leaf = Leaf {
+                            number,
+                            timestamp_secs: number,
+                            lengths: [1; 3],
+                            hash: &hash,
+                            parent_hash: &hash,
+                            sha256: &sha256,
+                        };
+                        let leaf = leaf.digest().ok_or("a hash is too long")?;
+                        black_box(seals::seal(&hash, &leaf));
+                    }
+                }
+                "chain.certified data" => {
+                    let mut took = 0;
+                    for _ in 0..arg.rounds {
+                        // A rollback changes the labels of the head and the canister's own.
+                        let to = state.chain.state().next - 2;
+                        state.chain.begin_rollback(to);
+                        while state.chain.is_under_way() {
+                            state.chain.continue_rollback(&mut state.blobs, 1_000, Meter::unlimited());
+                        }
+                        let (before, begun) = (state.chain.state().certified, instructions());
+                        state.chain.certify();
+                        took += instructions() - begun;
+                        if state.chain.state().certified == before {
+                            return Err("the certified data have not changed".into());
+                        }
+                    }
+                    return Ok(took / arg.rounds);
                 }
                 op if op.starts_with("index.key_") => keys::run(state, prepared, op, arg.rounds)?,
                 op => index::run(state, prepared, op, arg.rounds)?,

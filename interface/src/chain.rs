@@ -113,7 +113,7 @@ pub enum BlockField {
     Receipts,
     /// The length or the SHA-256 of the index.
     Index,
-    /// The kept block's header is damaged, so nothing can be compared.
+    /// The header of the kept block with this number, or of the head before it, is damaged, so nothing can be compared.
     Unreadable,
 }
 
@@ -129,7 +129,8 @@ fn conflict(differs: &[BlockField]) -> String {
         return "a block with another hash has this number: roll back before appending it".into();
     }
     if differs.contains(&BlockField::Unreadable) {
-        return "the kept block with this number cannot be read: roll back to its parent and append it again".into();
+        return "the kept block with this number, or the head before it, is damaged: roll back to the block before the damaged one, or reset \
+                the chain if none is left".into();
     }
     let named = differs.iter().map(|field| match field {
         BlockField::Hash => "hash",

@@ -41,9 +41,9 @@ pub fn headers(chain: &ChainStore) -> Vec<(String, String)> {
 }
 
 /// Returns the certificate of the head; `None` in an update call.
-pub fn tip(chain: &ChainStore) -> Option<TipCertificate> {
+pub fn head(chain: &ChainStore) -> Option<TipCertificate> {
     let certificate = platform::data_certificate()?;
-    let tree = chain.tip_witness(http);
+    let tree = chain.head_witness(http);
     let hash_tree = cbor::write_onto(Vec::new(), &tree)
         .unwrap_or_else(|why| platform::trap(&format!("the tree of the certified data: {why}")));
     Some(TipCertificate { certificate: ByteBuf::from(certificate), hash_tree: ByteBuf::from(hash_tree) })
@@ -101,9 +101,9 @@ mod tests {
     fn certified() -> [Option<Vec<u8>>; 3] {
         read(|state| {
             let root = native::with(|world| world.certified_data);
-            let tip = tip(&state.chain).unwrap();
-            assert_eq!(tip.certificate, root.to_vec(), "the native certificate is the certified data");
-            let tree: HashTree = cbor::read(&tip.hash_tree).unwrap();
+            let head = head(&state.chain).unwrap();
+            assert_eq!(head.certificate, root.to_vec(), "the native certificate is the certified data");
+            let tree: HashTree = cbor::read(&head.hash_tree).unwrap();
             let gateways = state.chain.http_witness(http());
             assert_eq!((tree.digest(), gateways.digest()), (root, root));
             let paths = gateways.list_paths();
@@ -238,7 +238,7 @@ mod tests {
     fn responses_have_the_certificate_and_updates_have_none() {
         fresh();
         native::with(|world| world.replicated = true);
-        read(|state| assert_eq!((headers(&state.chain), tip(&state.chain)), (Vec::new(), None)));
+        read(|state| assert_eq!((headers(&state.chain), head(&state.chain)), (Vec::new(), None)));
         native::with(|world| world.replicated = false);
         let found = read(|state| headers(&state.chain));
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();

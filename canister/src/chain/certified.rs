@@ -158,7 +158,7 @@ impl ChainStore {
     }
 
     /// The tree that proves the labels of the chain; `http` is the part under `http_expr`, which is left out if no label is absent.
-    pub fn tip_witness(&self, http: impl FnOnce() -> HashTree) -> HashTree {
+    pub fn head_witness(&self, http: impl FnOnce() -> HashTree) -> HashTree {
         let parts = self.certified.labels.parts();
         let http = if parts.iter().all(Option::is_some) { pruned(HTTP) } else { http() };
         join(parts, http, fork)

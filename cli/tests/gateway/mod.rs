@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use candid::Principal;
 use coppice::http_server::{self, Server};
 use coppice_host::Host;
-use coppice_lab::replica::{Answer, Replica, Request, is_filtered, rejection};
+use coppice_lab::replica::{Answer, Call, Replica, Request, is_filtered, rejection};
 use ic_transport_types::TransportCallResponse;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -61,6 +61,8 @@ struct Inner {
     accept_only: AtomicBool,
     /// Changes answers to queries before they are signed.
     lie: Mutex<Option<Lie>>,
+    /// Another canister that answers queries of some methods in the canister's place.
+    other: Mutex<Option<(Principal, Vec<&'static str>)>>,
     /// Forges answers without a replica.
     own: Mutex<Option<Own>>,
     /// Rejects calls that the canister would accept.
@@ -94,6 +96,7 @@ impl Gateway {
             answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
             lie: Mutex::default(),
+            other: Mutex::default(),
             own: Mutex::default(),
             rejects: Mutex::default(),
             made: Mutex::default(),
@@ -133,6 +136,11 @@ impl Gateway {
     /// Makes the replica that answers queries lie, or tell the truth again. It signs its answers.
     pub fn lie(&self, lie: Option<Lie>) {
         *self.inner.lie.lock().unwrap() = lie;
+    }
+
+    /// Lets another canister of the subnet answer queries of these methods.
+    pub fn answer_from(&self, canister: Principal, methods: &[&'static str]) {
+        *self.inner.other.lock().unwrap() = Some((canister, methods.to_vec()));
     }
 
     /// Makes the gateway forge answers, or stop doing so.
@@ -273,7 +281,10 @@ impl Inner {
                 answer
             }
             Ok(Request::Query(query)) => {
-                let mut outcome = replica.query(&query);
+                let other = self.other.lock().unwrap().clone();
+                let other = other.filter(|(_, methods)| methods.contains(&query.method.as_str()));
+                let canister = other.map_or(query.canister, |(canister, _)| canister);
+                let mut outcome = replica.query(&Call { canister, ..query.clone() });
                 if let Some(why) = self.rejected(&query.method) {
                     outcome = Err(rejection(why));
                 } else if let Some(lie) = &mut *self.lie.lock().unwrap() {

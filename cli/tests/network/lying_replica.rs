@@ -496,6 +496,50 @@ fn command(net: &Net, args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Another canister of the subnet has the same first blocks. Its genuine answers, in the place of the canister's, bring no row.
+#[test]
+fn answers_of_another_canister_are_not_stored() {
+    let net = Net::start();
+    let feeder = fed(&net, 6);
+    let other = net.install_another();
+    feed_on(&Client::new(Embedded::new(net.host.clone(), other, net.principal)), 0..6);
+    let client = net.client();
+    let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::All };
+    let store = Store::open(Access::volatile(&net.database()), &origin).unwrap();
+    let mut engine = Engine::open(&client, store, Way::Exporter.options(), Onward).unwrap();
+    engine.catch_up().unwrap();
+    for at in 6..9 {
+        append_with_body(&feeder, at, 1);
+        append_with_body(&Client::new(Embedded::new(net.host.clone(), other, net.principal)), at, 2);
+    }
+    let methods = ["get_tip_certificate", "get_block_headers", "export_blocks"];
+    let (certificate, headers, page) =
+        ("certificate", "headers do not lead to the certified head", "an answer of a replica does not hold");
+    let mixed = [
+        (&methods[..1], certificate),
+        (&methods[1..2], headers),
+        (&methods[..2], certificate),
+        (&methods[..], certificate),
+        (&methods[2..], page),
+        // The headers are proved by now.
+        (&methods[1..], page),
+    ];
+    for (methods, named) in mixed {
+        net.gateway.answer_from(other, methods);
+        let notes: Vec<String> = (0..3).flat_map(|_| engine.catch_up().unwrap()).collect();
+        assert!(notes.iter().any(|note| note.contains(named)), "{methods:?}: {notes:?}");
+        assert_eq!(engine.tip(), Some(FIRST + 5), "{methods:?}");
+        let bound = feeder.get_export_status().wait().unwrap().exporters[0].exported_before_block;
+        assert_eq!(bound, FIRST + 6, "{methods:?}");
+    }
+    net.gateway.answer_from(other, &[]);
+    while engine.tip() < Some(FIRST + 8) {
+        engine.step().unwrap();
+    }
+    drop(engine);
+    assert_eq!(command(&net, &[])["held"]["blocks"], 9);
+}
+
 /// Feeds a canister with `blocks` blocks, and returns a client that is a registered exporter.
 fn fed(net: &Net, blocks: u16) -> Client<Embedded> {
     let feeder = Client::new(Embedded::new(net.host.clone(), net.canister, net.principal));
@@ -506,11 +550,16 @@ fn fed(net: &Net, blocks: u16) -> Client<Embedded> {
 
 fn feed_on(feeder: &Client<Embedded>, blocks: std::ops::Range<u16>) {
     for at in blocks {
-        let hash = |at: u16| feed::sha256(&at.to_le_bytes());
-        let (number, parent) = (FIRST + u64::from(at), hash(at.wrapping_sub(1)));
-        let block = Block::new(number, hash(at), parent, 1_700_000_000 + u64::from(at)).body([at as u8; 3_000]);
-        feed::send(feeder, &block.seal().unwrap()).unwrap();
+        append_with_body(feeder, at, at as u8);
     }
+}
+
+/// Appends a block whose hash does not depend on its body.
+fn append_with_body(feeder: &Client<Embedded>, at: u16, byte: u8) {
+    let hash = |at: u16| feed::sha256(&at.to_le_bytes());
+    let (number, parent) = (FIRST + u64::from(at), hash(at.wrapping_sub(1)));
+    let block = Block::new(number, hash(at), parent, 1_700_000_000 + u64::from(at)).body([byte; 3_000]);
+    feed::send(feeder, &block.seal().unwrap()).unwrap();
 }
 
 /// Makes the replica apply the same lie to every page.

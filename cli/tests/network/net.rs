@@ -22,16 +22,38 @@ pub struct Net {
     pub dir: tempfile::TempDir,
 }
 
+/// Returns the argument that gives a principal all roles.
+fn all_roles(of: Principal) -> InitArg {
+    InitArg {
+        operators: vec![of],
+        producers: vec![of],
+        admins: Some(vec![of]),
+        least_retries: None,
+        ..InitArg::default()
+    }
+}
+
+fn install(host: &Host, init: InitArg) -> Principal {
+    let controller = Principal::self_authenticating(b"controller");
+    let canister = host.create_canister_with_settings(Some(controller), None);
+    host.add_cycles(canister, 10_000_000_000_000_000);
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
+    host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
+    // Its first timer draws the hash key, so that it is ready.
+    host.tick();
+    canister
+}
+
 impl Net {
     pub fn start() -> Self {
-        let init = |of: Principal| InitArg {
-            operators: vec![of],
-            producers: vec![of],
-            admins: Some(vec![of]),
-            least_retries: None,
-            ..InitArg::default()
-        };
-        Self::with(init)
+        Self::with(all_roles)
+    }
+
+    /// Installs another canister on the same subnet, with the same roles.
+    pub fn install_another(&self) -> Principal {
+        install(&self.host, all_roles(self.principal))
     }
 
     /// Starts with a canister that is installed with `init` of the key's principal.
@@ -43,15 +65,7 @@ impl Net {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let principal = Principal::self_authenticating(key.public_key().serialize_rfc8410_der());
         let host = Arc::new(Host::new());
-        let controller = Principal::self_authenticating(b"controller");
-        let canister = host.create_canister_with_settings(Some(controller), None);
-        host.add_cycles(canister, 10_000_000_000_000_000);
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
-        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-        let arg = candid::encode_one(Some(CanisterArg::Init(init(principal)))).unwrap();
-        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
-        // Its first timer draws the hash key, so that it is ready.
-        host.tick();
+        let canister = install(&host, init(principal));
         Self { gateway: Gateway::start(host.clone()), host, canister, principal, dir }
     }
 

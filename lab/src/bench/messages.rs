@@ -1,6 +1,6 @@
 //! Whole messages including Candid: a block appended, a page exported, an acknowledgement, an idle firing, a block pruned.
 
-use super::figure::Figure;
+use super::figure::{Figure, Row};
 use super::subject::{Bench, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
@@ -14,6 +14,8 @@ use std::time::Duration;
 const KEPT: u64 = 100;
 /// Headers of the longest page.
 const HEADERS: u64 = 1_000;
+/// Seals of a chain, and certified data, that are measured.
+const ROUNDS: u64 = 20;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 1 << 20;
 
@@ -58,6 +60,12 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     }
     let bench = Bench::start(subject, &format!("chain: {HEADERS} headers"))?;
     (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", (0u64,)))?;
+    let from = bench.host.checkpoint();
+    for op in ["seal", "certified data"] {
+        let [(today, _), (tomorrow, _)] = bench.measure(&from, ("chain", "chain", op), 0, ROUNDS, HEADERS)?;
+        each(Row::of(today, &tomorrow)?)?;
+    }
+    bench.host.restore(&from);
     bench.rows(of_headers)?.into_iter().try_for_each(each)
 }
 

@@ -75,7 +75,7 @@ pub fn get_head() -> Result<BlockHeader, ReadError> {
 }
 
 pub fn get_tip_certificate() -> Option<TipCertificate> {
-    read(|state| certified::tip(&state.chain))
+    read(|state| certified::head(&state.chain))
 }
 
 pub fn get_block(number: u64) -> Result<Block, ReadError> {

@@ -160,7 +160,7 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("list_blob_deletions", &state.deletions.list(&list)),
             of("get_blob_deletion_status", &state.deletions.status()),
             of("get_config", &state.config),
-            of("get_tip_certificate", &certified::tip(&state.chain)),
+            of("get_tip_certificate", &certified::head(&state.chain)),
             of("list_roles", &state.roles.list()),
             of("get_storage_status", &crate::operation::storage::status(state)),
             of("health", &crate::operation::health::health(state)),

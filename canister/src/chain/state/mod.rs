@@ -123,11 +123,6 @@ numbers! {
 }
 
 impl ChainState {
-    /// Returns the state of a chain that never had a block.
-    pub fn new() -> Self {
-        Self { seal: Some(seals::FIRST), seal_before: Some(seals::FIRST), ..Self::default() }
-    }
-
     /// Reads the cell; a cell that was never written is an empty chain.
     ///
     /// # Errors
@@ -135,7 +130,7 @@ impl ChainState {
     pub fn load(cells: &Space) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
-            return Ok(Self::new());
+            return Ok(Self { seal: Some(seals::FIRST), seal_before: Some(seals::FIRST), ..Self::default() });
         }
         if !checksum::is_right(&bytes) {
             return Err(OpenError::Damaged { name: LAYOUT.name }.into());
@@ -323,7 +318,11 @@ mod tests {
         native::reset();
         memory::forget();
         let cells = crate::testing::space(memory::CELLS);
-        assert_eq!(ChainState::load(&cells).unwrap(), ChainState::new());
+        let first = Some(seals::FIRST);
+        assert_eq!(
+            ChainState::load(&cells),
+            Ok(ChainState { seal: first, seal_before: first, ..ChainState::default() })
+        );
         let state = ChainState { started: true, oldest: 5, next: 100, highest: 103, ..ChainState::default() };
         state.save(&cells);
         assert_eq!(ChainState::load(&cells), Ok(state));
