@@ -129,7 +129,7 @@ pub const BELIEVED: u32 = 20;
 /// A refusal that only one replica vouches for.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Hearsay(pub String);
+pub struct Uncertified(pub String);
 
 /// The finality of an error: whether trying again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ enum Finality {
     /// The network, a gateway or the clock fails, HTTP 400 and 403 included: this may be fixed while the command runs.
     Passing,
     /// One replica, its ingress filter or a gateway refuses; each of these may lie or be wrong.
-    Hearsay,
+    Uncertified,
     /// The subnet vouches for the error, or the command itself raised it.
     Final,
 }
@@ -147,12 +147,12 @@ impl Finality {
         let of_call = |error: &CallError| match &error.failure {
             Failure::Lost(_) | Failure::Transport(_) => Self::Passing,
             Failure::Rejected(_) if error.retry() == Retry::Again => Self::Passing,
-            Failure::Rejected(reject) if !reject.certified => Self::Hearsay,
+            Failure::Rejected(reject) if !reject.certified => Self::Uncertified,
             Failure::Rejected(_) | Failure::Argument(_) | Failure::Answer(_) => Self::Final,
         };
         let of = |error: &(dyn std::error::Error + 'static)| {
-            let hearsay = error.downcast_ref::<Hearsay>().map(|_| Self::Hearsay);
-            hearsay.or_else(|| error.downcast_ref().map(of_call))
+            let uncertified = error.downcast_ref::<Uncertified>().map(|_| Self::Uncertified);
+            uncertified.or_else(|| error.downcast_ref().map(of_call))
         };
         error.chain().find_map(of).unwrap_or(Self::Final)
     }
@@ -175,7 +175,7 @@ impl Trials {
     pub fn may_retry(&mut self, error: &anyhow::Error) -> bool {
         match Finality::of(error) {
             Finality::Passing => true,
-            Finality::Hearsay => {
+            Finality::Uncertified => {
                 self.refused += 1;
                 self.refused < BELIEVED
             }
@@ -236,7 +236,7 @@ mod tests {
             (reject(2, true), 1_000),
             (reject(2, false), 1_000),
             (reject(4, false), 19),
-            (anyhow::Error::from(Hearsay("no role".into())).context("a call"), 19),
+            (anyhow::Error::from(Uncertified("no role".into())).context("a call"), 19),
             (reject(4, true), 0),
             (call(Failure::Answer(garbled())), 0),
             (call(Failure::Argument(garbled())), 0),

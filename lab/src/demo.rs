@@ -3,12 +3,12 @@
 
 use crate::args::{DemoArgs, HostArgs};
 use crate::chain_gen::Generator;
-use crate::companion::{Companion, Indexed};
 use crate::costs::Instructions;
 use crate::demo_story::{self, Step, Story};
 use crate::demo_utxo;
 use crate::embedded::Embedded;
-use crate::quoted;
+use crate::figures_in_pages;
+use crate::lockstep_indexer::{Indexed, LockstepIndexer};
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Client, Wait};
@@ -144,8 +144,8 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     }
     report.check_growth()?;
     let rows = report.rows();
-    args.write.iter().try_for_each(|page| quoted::write(page, &rows))?;
-    args.check.iter().try_for_each(|page| quoted::check(page, &rows))
+    args.write.iter().try_for_each(|page| figures_in_pages::write(page, &rows))?;
+    args.check.iter().try_for_each(|page| figures_in_pages::check(page, &rows))
 }
 
 /// Length and seed of a demonstration.
@@ -198,7 +198,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     // The indexer's database is verified and then deleted.
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
-    let mut companion = Companion::start(client, Access::volatile(&database), origin, Tables::NONE)?;
+    let mut indexer = LockstepIndexer::start(client, Access::volatile(&database), origin, Tables::NONE)?;
     let policy = client.set_prune_policy(&demo_story::policy(retain_blocks)).done()?.new;
     let billed_bytes_at_first = client.get_storage_status(None).wait()?.billed_bytes;
 
@@ -225,7 +225,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
                 }
             }
         });
-        companion.feed("appending", blocks, receiver.into_iter().map(Ok), note)
+        indexer.feed("appending", blocks, receiver.into_iter().map(Ok), note)
     })?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
 
@@ -236,8 +236,8 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, but are {found:?}");
     let (per_block, pruned) = SAMPLE;
     let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
-    let indexed = companion.verify(&ledger)?;
-    companion.unregister()?;
+    let indexed = indexer.verify(&ledger)?;
+    indexer.unregister()?;
 
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));

@@ -2,8 +2,8 @@
 
 use crate::args::{HostArgs, MIN_BLOCKS};
 use crate::chain_gen::Generator;
-use crate::companion::{Companion, Indexed};
 use crate::embedded::Embedded;
+use crate::lockstep_indexer::{Indexed, LockstepIndexer};
 use crate::wasm;
 use anyhow::{Context, Result, ensure};
 use coppice::client::{Client, Wait};
@@ -145,11 +145,11 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
     // The canister ends with this process, so that its blocks may be lost.
     let access = Access { volatile: true, ..args.database.access(&Stop::default()) };
-    let mut companion = Companion::start(client, access, &origin, args.database.tables())?;
+    let mut indexer = LockstepIndexer::start(client, access, &origin, args.database.tables())?;
     let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let ledger = companion.feed("indexing", length, source, |_, _| Ok(true))?;
+    let ledger = indexer.feed("indexing", length, source, |_, _| Ok(true))?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
     healthy(client, None)?;
     let retained = retain_blocks.saturating_add(1).min(length);
@@ -159,8 +159,8 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
         blocks(length - retained),
         status.pruned_blocks
     );
-    let checked = companion.verify(&ledger)?;
-    let index = index::IndexReport::of(companion.engine(), canister, started)?;
+    let checked = indexer.verify(&ledger)?;
+    let index = index::IndexReport::of(indexer.engine(), canister, started)?;
     Ok(IndexReport { index, pruned_blocks: status.pruned_blocks, checked })
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! demo    chain_gen ──┐                  ┌──▶ ledger ──▶ verify ──┐
 //!                     ├──▶ feed ─────────┤                        ├──▶ report
-//! ingest  files ──────┘                  └──▶ embedded ◀─ companion ─┘
+//! ingest  files ──────┘                  └──▶ embedded ◀─ indexer ───┘
 //! demo --utxo   demo_utxo: blocks, ledger, story, verify ──▲
 //! bench         operations and messages, in the bench wasm
 //! ```
@@ -18,23 +18,23 @@ pub mod args;
 pub mod bench;
 pub mod chain_gen;
 pub mod commands;
-pub mod companion;
 pub mod costs;
 pub mod demo;
 pub mod demo_story;
 pub mod demo_utxo;
 pub mod demonstration;
 pub mod embedded;
-pub mod form;
+pub mod encodings;
+pub mod failure_scenarios;
+pub mod figures_in_pages;
 pub mod index;
 pub mod ingest;
+pub mod lockstep_indexer;
 pub mod producer;
-pub mod quoted;
 pub mod replica;
 pub mod serve;
 pub mod single_calls;
 pub mod spend_chain;
-pub mod trouble;
 pub mod wasm;
 
 /// The code in README.md compiles and runs.

@@ -3,8 +3,8 @@
 use crate::args::HostArgs;
 use crate::demonstration::Demonstration;
 use crate::embedded::Embedded;
+use crate::failure_scenarios::Trouble;
 use crate::replica::Replica;
-use crate::trouble::Trouble;
 use crate::{api, ingest, producer, wasm};
 use anyhow::{Context, Result, ensure};
 use candid::Principal;

@@ -5,7 +5,7 @@
 //! within it. So the bytes that are examined in vain are bounded.
 
 use super::file::{Content, Form, Source};
-use super::found::{Foreign, Found, Scan};
+use super::scan::{Foreign, Found, Scan};
 use crate::report::{blocks, bytes as size};
 use crate::rules::{Fault, NetworkRules, header_of};
 use anyhow::{Result, ensure};

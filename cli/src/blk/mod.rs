@@ -8,14 +8,14 @@
 //! block is checked.
 //!
 //! - `file`: a file's place, key and form
-//! - `found`: the blocks of all files
+//! - `scan`: the blocks of all files
 //! - `frames`: the blocks of a file
 
 mod file;
-mod found;
 mod frames;
+mod scan;
 
-pub use found::{Foreign, Found, Scan};
+pub use scan::{Foreign, Found, Scan};
 
 use crate::rules::NetworkRules;
 use anyhow::{Result, bail, ensure};

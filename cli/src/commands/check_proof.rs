@@ -1,7 +1,7 @@
 //! `coppice check-proof`.
 
 use super::archive::TrustArgs;
-use crate::get::what::Order;
+use crate::get::query::Order;
 use crate::proof::format::Proof;
 use crate::proof::print::CheckReport;
 use crate::report;

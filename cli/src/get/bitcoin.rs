@@ -1,6 +1,6 @@
 //! Bitcoin transactions, decoded from the body of a block.
 
-use super::what::Order;
+use super::query::Order;
 use bitcoin::consensus::{Decodable, encode::VarInt};
 use bitcoin::hashes::Hash;
 use bitcoin::{Address, Network, Transaction, Txid};

@@ -154,9 +154,9 @@ mod tests {
     use super::*;
     use crate::client::Failure;
     use crate::get::chain::Page;
-    use crate::get::found::Found;
     use crate::get::get;
-    use crate::get::what::{Order, Wanted};
+    use crate::get::query::{Order, Wanted};
+    use crate::get::result::Found;
     use coppice_interface::{BlockHeader, HeaderPage, KeyPage, SegmentPart, TransactionLocation};
     use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -12,14 +12,14 @@ pub mod archive;
 pub mod bitcoin;
 pub mod canister;
 pub mod chain;
-pub mod found;
 pub mod print;
-pub mod what;
+pub mod query;
+pub mod result;
 
 use anyhow::Result;
 use chain::{Chain, Page};
-use found::Found;
-use what::{Order, Wanted};
+use query::{Order, Wanted};
+use result::Found;
 
 /// Looks up a block, a transaction or a key.
 ///
@@ -27,8 +27,8 @@ use what::{Order, Wanted};
 /// When there is no such thing, when the cursor is of no page, or when the chain cannot be read.
 pub fn get(chain: &mut impl Chain, wanted: &Wanted, order: Order, page: &Page) -> Result<Found> {
     match wanted {
-        Wanted::Block(number) => found::block(chain, *number, order, page),
-        Wanted::Transaction(id) => found::transactions(chain, id, order, page),
-        Wanted::Key(key) => found::with_key(chain, key, order, page),
+        Wanted::Block(number) => result::block(chain, *number, order, page),
+        Wanted::Transaction(id) => result::transactions(chain, id, order, page),
+        Wanted::Key(key) => result::with_key(chain, key, order, page),
     }
 }

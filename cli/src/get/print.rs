@@ -1,7 +1,7 @@
 //! The answer of `coppice get` for people: a few aligned lines for each thing.
 
 use super::bitcoin::{Decoded, Input, Output};
-use super::found::{Block, Found, Transaction, Whole};
+use super::result::{Block, Found, Transaction, Whole};
 use crate::report::{count, moment};
 use crate::terminal::{self, printable};
 use anyhow::Result;
@@ -190,7 +190,7 @@ fn coins(satoshis: u64) -> String {
 mod tests {
     use super::*;
     use crate::get::bitcoin::decoded;
-    use crate::get::what::Order;
+    use crate::get::query::Order;
     use bitcoin::Network;
     use bitcoin::constants::genesis_block;
     use bitcoin::hashes::Hash;

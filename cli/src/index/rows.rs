@@ -7,7 +7,7 @@
 
 use super::change::{Change, int};
 use super::database::Value;
-use super::split::Splitter;
+use super::receipts::Splitter;
 use super::tables::Tables;
 use anyhow::{Context, Result, ensure};
 use coppice_interface::segments::Index;

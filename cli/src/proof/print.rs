@@ -3,7 +3,7 @@
 use super::check::Checked;
 use super::format::{Fields, Proof};
 use super::walk::{Newest, Walked};
-use crate::get::what::Order;
+use crate::get::query::Order;
 use crate::report::{Report, blocks, bytes, count, moment, ranges};
 use crate::verify::hex;
 use serde::Serialize;

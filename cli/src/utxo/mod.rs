@@ -8,7 +8,7 @@
 //! block: blocks that an earlier run has applied enter only the set. A replay that begins in the middle of a chain passes over inputs whose
 //! parents have no record.
 
-mod form;
+mod encodings;
 pub mod set;
 pub mod states;
 mod stopped;

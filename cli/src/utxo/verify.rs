@@ -1,6 +1,6 @@
 //! Compares the UTXO store with the set that the blocks imply.
 
-use super::form;
+use super::encodings;
 use super::set::{Input, Record, Set, State, UtxoHash};
 use super::states::{in_words, spender, states};
 use crate::client::{Client, Wait};
@@ -208,7 +208,7 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Found> {
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed before may hold another form of the transaction.
-            let same = sha256(&bytes) == record.sha256 || record.existed && form::txid(&bytes) == Some(txid);
+            let same = sha256(&bytes) == record.sha256 || record.existed && encodings::txid(&bytes) == Some(txid);
             ensure!(same, "transaction {txid} reads back as other data of {} bytes", bytes.len());
             Ok(Found::Bytes(bytes.len() as u64))
         }

@@ -4,7 +4,7 @@
 
 use super::comparison;
 use super::figure::{Row, of};
-use crate::quoted;
+use crate::figures_in_pages;
 use anyhow::{Result, bail, ensure};
 use coppice::report::count;
 use std::fmt::Write;
@@ -377,7 +377,7 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
 /// # Errors
 /// When the page cannot be read or written, has no table, or a row of a table was not measured.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    quoted::replace(path, MARK, |page| with_tables(page, rows))
+    figures_in_pages::replace(path, MARK, |page| with_tables(page, rows))
 }
 
 /// Compares the tables of a page.
@@ -385,8 +385,8 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
 /// # Errors
 /// As [`write()`]; also when the page has different figures, with the first of its lines.
 pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
-    let (page, measured) = quoted::compare(path, MARK, |page| with_tables(page, rows))?;
-    let mut others = quoted::others(&page, &measured, quoted::near);
+    let (page, measured) = figures_in_pages::compare(path, MARK, |page| with_tables(page, rows))?;
+    let mut others = figures_in_pages::others(&page, &measured, figures_in_pages::near);
     if others.is_empty() && page.lines().count() == measured.lines().count() {
         return Ok(());
     }

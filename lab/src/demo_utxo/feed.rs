@@ -5,7 +5,7 @@ use super::ledger::Id;
 use super::outside::Outside;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
-use crate::form;
+use crate::encodings;
 use crate::single_calls::{self, Block, NewRecord, Outcome};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bitcoin::block::{Header, Version};
@@ -60,7 +60,7 @@ impl<S: Site> Story<'_, S> {
         for made in made {
             let id = self.ledger.add(made, height, None, false)?;
             let spent: Vec<&TxOut> = made.spent.iter().collect();
-            let (bytes, fee) = form::of(&made.transaction, Some(&spent));
+            let (bytes, fee) = encodings::of(&made.transaction, Some(&spent));
             let outside = match &mut self.outside {
                 Some(outside) => outside.put(made, self.ledger.entry(id))?.map(Box::new),
                 None => None,

@@ -6,7 +6,7 @@ use coppice::certificate::Vouched;
 use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
 use coppice::feed;
 use coppice::get::chain::Page;
-use coppice::get::what::{Order, Wanted};
+use coppice::get::query::{Order, Wanted};
 use coppice::get::{archive, get};
 use coppice::index::database::Access;
 use coppice::index::engine::Engine;
@@ -20,8 +20,8 @@ use coppice::site::Site;
 use coppice_client::KeyPager;
 use coppice_interface::segments::{Index, Receipts};
 use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
-use coppice_lab::companion::Companion;
 use coppice_lab::embedded::Embedded;
+use coppice_lab::lockstep_indexer::LockstepIndexer;
 use coppice_lab::wasm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -267,20 +267,21 @@ fn failing_indexer_ends_the_run_with_its_error() {
     let canister = client.transport().inner.transport().canister().to_string();
     let origin = Origin { canister, network: "embedded".into(), payload: Payload::Headers };
     let mut feeder = Feeder { client: &client.transport().inner, random: Random::new(5), chain: Vec::new() };
-    let mut feed = |companion: &mut Companion<Damaged>| {
+    let mut feed = |indexer: &mut LockstepIndexer<Damaged>| {
         feeder.append(10);
-        companion.appended()
+        indexer.appended()
     };
-    let mut companion = Companion::start(&client, Access::volatile(&url), &origin, Tables::NONE).unwrap();
-    feed(&mut companion).unwrap();
-    assert_eq!(companion.engine().tip(), None, "it is not the indexer's turn");
-    companion.catch_up().unwrap();
-    assert_eq!(companion.engine().tip(), Some(500));
+    let mut indexer = LockstepIndexer::start(&client, Access::volatile(&url), &origin, Tables::NONE).unwrap();
+    feed(&mut indexer).unwrap();
+    assert_eq!(indexer.engine().tip(), None, "it is not the indexer's turn");
+    indexer.catch_up().unwrap();
+    assert_eq!(indexer.engine().tip(), Some(500));
     client.transport().is_damaged.store(true, Ordering::Relaxed);
-    let error = (0..32).try_for_each(|_| feed(&mut companion));
+    let error = (0..32).try_for_each(|_| feed(&mut indexer));
     assert!(error.unwrap_err().to_string().contains("cannot read block 501"));
-    drop(companion);
-    let again = Companion::start(&client, Access::volatile(&url), &origin, Tables::NONE).err().unwrap().to_string();
+    drop(indexer);
+    let again =
+        LockstepIndexer::start(&client, Access::volatile(&url), &origin, Tables::NONE).err().unwrap().to_string();
     assert!(again.contains("1 block of another run"), "{again}");
 }
 

@@ -8,7 +8,7 @@ use coppice::site::Site;
 use coppice_interface::*;
 use coppice_lab::demonstration::Demonstration;
 use coppice_lab::embedded::Embedded;
-use coppice_lab::trouble::Trouble;
+use coppice_lab::failure_scenarios::Trouble;
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

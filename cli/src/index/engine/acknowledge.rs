@@ -1,7 +1,7 @@
 //! Acknowledgements of committed blocks, after which the canister may prune them.
 
 use super::{Engine, Task};
-use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
+use crate::client::{Client, Reach, Uncertified, Wait, is_rejected};
 use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow};
@@ -109,7 +109,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 /// Checks that the caller may acknowledge, by a query or by an update call.
 ///
 /// # Errors
-/// When the caller is not a registered exporter, as [`Hearsay`] if only one replica reports it; when the canister cannot be reached.
+/// When the caller is not a registered exporter, as [`Uncertified`] if only one replica reports it; when the canister cannot be reached.
 pub fn ensure_registered<T: Reach>(client: &Client<T>, replicated: bool) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
@@ -122,7 +122,7 @@ pub fn ensure_registered<T: Reach>(client: &Client<T>, replicated: bool) -> Resu
     match status {
         Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
         Ok(_) if replicated => Err(not_registered(client)),
-        Ok(_) => Err(Hearsay(format!("a replica reports that {}", not_registered(client))).into()),
+        Ok(_) => Err(Uncertified(format!("a replica reports that {}", not_registered(client))).into()),
         // The ingress filter refuses callers without a role.
         Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
         Err(error) => Err(error),

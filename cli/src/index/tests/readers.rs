@@ -3,9 +3,9 @@
 use super::*;
 use crate::get::archive;
 use crate::get::chain::Page;
-use crate::get::found::Found;
 use crate::get::get;
-use crate::get::what::{Order, Wanted};
+use crate::get::query::{Order, Wanted};
+use crate::get::result::Found;
 use coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
 use std::collections::BTreeSet;
 

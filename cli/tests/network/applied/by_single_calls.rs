@@ -7,7 +7,7 @@ use coppice::client::{Client, Transport};
 use coppice::feed;
 use coppice::utxo::set::utxo_hash;
 use coppice_interface::{AppendBlock, MinedTransaction, Spend, UtxoSetMinedBatch};
-use coppice_lab::form;
+use coppice_lab::encodings;
 use coppice_lab::single_calls::{self, NewRecord, Outcome};
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ fn create(client: &Client<impl Transport>, height: u32, block: &Block, form: For
     let record = |transaction: &Transaction| {
         let spent: Option<Vec<&TxOut>> =
             transaction.input.iter().map(|input| outputs.get(&input.previous_output)).collect();
-        let (bytes, fee) = form::of(transaction, spent.as_deref().filter(|_| form == Form::Extended));
+        let (bytes, fee) = encodings::of(transaction, spent.as_deref().filter(|_| form == Form::Extended));
         let mined = Some(single_calls::Block { id: height, height });
         let txid = transaction.compute_txid();
         NewRecord { txid, bytes, fee, mined, conflicting: false, outside: None }

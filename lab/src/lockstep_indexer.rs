@@ -68,7 +68,7 @@ impl Indexed {
 }
 
 /// The indexer, a registered exporter.
-pub struct Companion<'a, T: Reach> {
+pub struct LockstepIndexer<'a, T: Reach> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
     registered: bool,
@@ -78,7 +78,7 @@ pub struct Companion<'a, T: Reach> {
     stopped: bool,
 }
 
-impl<'a, T: Reach> Companion<'a, T> {
+impl<'a, T: Reach> LockstepIndexer<'a, T> {
     /// Registers the indexer and opens its database, which must be empty. The indexer fills `tables`.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl<'a, T: Reach> Companion<'a, T> {
 }
 
 /// Removes the exporter however the run ends, so that pruning does not wait for it.
-impl<T: Reach> Drop for Companion<'_, T> {
+impl<T: Reach> Drop for LockstepIndexer<'_, T> {
     fn drop(&mut self) {
         if self.registered
             && let Err(error) = self.client.remove_exporter(&leaving()).done()

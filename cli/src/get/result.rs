@@ -2,7 +2,7 @@
 
 use super::bitcoin::{self, Decoded};
 use super::chain::{Chain, Header, Keyed, Page, Place};
-use super::what::{Order, shown_key};
+use super::query::{Order, shown_key};
 use crate::verify::hex;
 use anyhow::{Context, Result, anyhow, ensure};
 use coppice_interface::segments::{ID, Index, Receipts};
