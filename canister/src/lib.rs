@@ -19,7 +19,6 @@ mod apply;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod chain;
-pub mod chunks;
 pub mod deletion;
 pub mod export;
 pub mod external;

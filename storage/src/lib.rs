@@ -8,13 +8,14 @@
 //! |---|---|
 //! | [`arena`], [`Growth`] | stable memory and its allocator: slots of 64 KiB to 4 MiB that split and join; growth under a cap and the balance |
 //! | [`space`] | addresses of one structure, which grow by leaves of 64 KiB; a structure of another crate may live there |
+//! | [`chunks`] | the chunks of an upload |
 //! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
 //! | [`Meter`] | the instructions and pages after which a message's loop ends |
 //!
-//! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
+//! The platform is a type parameter, a [`Platform`]: [`Ic`] on a canister, and [`twin::Twin`], which tests control, in native builds.
 
 pub mod arena;
 pub mod blob;
@@ -22,12 +23,14 @@ pub mod bytes;
 pub mod cbor;
 pub mod cell;
 pub mod checksum;
+pub mod chunks;
 mod error;
 #[cfg(test)]
 mod fixture;
 mod growth;
 mod hash_key;
 pub mod header;
+mod ic;
 mod meter;
 mod pages;
 mod platform;
@@ -43,6 +46,7 @@ pub mod twin;
 pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
+pub use ic::Ic;
 pub use meter::Meter;
 #[cfg(any(test, feature = "testing"))]
 pub use pages::pretend_changes;

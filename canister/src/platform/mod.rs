@@ -4,8 +4,9 @@
 //! a test controls: time, the instruction counter, cycles, growth.
 
 use candid::Principal;
-#[cfg(not(target_family = "wasm"))]
-use coppice_storage::twin;
+use coppice_storage::Platform as _;
+
+pub use coppice_storage::Ic;
 
 /// Evaluates the first expression on the platform, and the second one, its twin, natively.
 macro_rules! twinned {
@@ -24,40 +25,9 @@ pub mod meter;
 pub mod native;
 pub mod timers;
 
-/// The platform as `coppice_storage` sees it.
-#[derive(Clone, Copy)]
-pub struct Ic;
-
-impl coppice_storage::Platform for Ic {
-    #[cfg(target_family = "wasm")]
-    type Memory = ic_stable_structures::DefaultMemoryImpl;
-    #[cfg(not(target_family = "wasm"))]
-    type Memory = twin::SparseMemory;
-
-    fn liquid_cycles() -> u128 {
-        liquid_cycles()
-    }
-
-    fn cycle_balance() -> u128 {
-        cycle_balance()
-    }
-
-    fn now_ns() -> u64 {
-        time_ns()
-    }
-
-    fn instructions() -> u64 {
-        instructions()
-    }
-
-    fn trap(message: &str) -> ! {
-        trap(message)
-    }
-}
-
 /// Nanoseconds since the Unix epoch. Stands still within a message.
 pub fn time_ns() -> u64 {
-    twinned!(ic_cdk::api::time(), twin::with(|world| world.time_ns))
+    Ic::now_ns()
 }
 
 /// Seconds since the Unix epoch.
@@ -67,17 +37,17 @@ pub fn time_secs() -> u64 {
 
 /// Instructions that this message has executed so far.
 pub fn instructions() -> u64 {
-    twinned!(ic_cdk::api::performance_counter(0), <twin::Twin as coppice_storage::Platform>::instructions())
+    Ic::instructions()
 }
 
 /// Cycles above the freezing threshold: what the canister may still spend.
 pub fn liquid_cycles() -> u128 {
-    twinned!(ic_cdk::api::canister_liquid_cycle_balance(), twin::with(|world| world.liquid_cycles))
+    Ic::liquid_cycles()
 }
 
 /// All cycles that the canister can spend, including those below the freezing threshold.
 pub fn cycle_balance() -> u128 {
-    twinned!(ic_cdk::api::canister_cycle_balance(), <twin::Twin as coppice_storage::Platform>::cycle_balance())
+    Ic::cycle_balance()
 }
 
 /// Cycles that must be liquid when a timer fires, because `ic-cdk-timers` calls the canister itself, and a call sets aside what its reply
@@ -186,8 +156,5 @@ pub fn log(line: &str) {
 
 /// Traps: ends the message and undoes everything it did. For broken invariants only.
 pub fn trap(message: &str) -> ! {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::trap(message);
-    #[cfg(not(target_family = "wasm"))]
-    panic!("{message}")
+    Ic::trap(message)
 }

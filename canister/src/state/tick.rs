@@ -1,10 +1,10 @@
 //! A tick for blocks: runs the next work item, and gets past work items that trap.
 
 use super::State;
-use crate::chunks::is_expired;
 use crate::pruning::blocks::{AT_ONCE, Constraints, Piece};
 use crate::pruning::work::marker::Turn;
 use crate::{logs, platform};
+use coppice_storage::chunks::is_expired;
 
 /// Quarantined blobs that one tick releases.
 const MAX_RELEASES: u64 = 1_000;

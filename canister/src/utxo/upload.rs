@@ -18,7 +18,6 @@
 use super::call::{bad, hash_of};
 use super::limits::{MAX_TRANSACTION, at_most};
 use super::record::{Hash, location};
-use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::Space;
 use crate::storage::places;
@@ -28,6 +27,7 @@ use coppice_interface::{
     UtxoSettings,
 };
 use coppice_storage::cell::Cell;
+use coppice_storage::chunks::{ChunkError, Chunks, is_expired};
 use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -59,6 +59,14 @@ struct Open {
     received: ByteBuf,
     /// Time of the last call on the upload, in Unix seconds.
     touched: u64,
+}
+
+/// Returns the reason of a refused chunk as the interface has it.
+fn no_chunk(why: ChunkError) -> TransactionUploadError {
+    match why {
+        ChunkError::OutOfRange { chunks } => TransactionUploadError::ChunkOutOfRange { chunks },
+        ChunkError::WrongLength { expected } => TransactionUploadError::WrongLength { expected },
+    }
 }
 
 impl Open {
@@ -227,7 +235,7 @@ impl Uploads {
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         let (nth, open) = self.of(by, &arg.txid)?.ok_or(TransactionUploadError::NoUpload)?;
-        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len())?;
+        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len()).map_err(no_chunk)?;
         if open.received[arg.chunk as usize] == 1 {
             if location::read(blobs, open.parts.iter().copied(), start, end - start)? != arg.bytes.as_slice() {
                 return Err(TransactionUploadError::ChunkMismatch);

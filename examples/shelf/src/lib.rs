@@ -1,14 +1,13 @@
 //! A shelf for documents: a canister that keeps the newest ones in memory that stops growing.
 
-mod platform;
 mod shelf;
 
 pub use shelf::{KEPT, Memory, Shelf};
 
 use candid::Principal;
+use coppice_storage::Ic;
 use ic_cdk::call::Call;
 use ic_cdk::{init, post_upgrade, query, update};
-use platform::Ic;
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 

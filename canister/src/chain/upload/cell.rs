@@ -9,13 +9,13 @@
 
 use crate::chain::draft::Draft;
 use crate::chain::hash::Hash;
-use crate::chunks::Chunks;
 use crate::storage::memory::Space;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::segments::Segment;
 use coppice_interface::{UploadError, UploadOpen};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
+use coppice_storage::chunks::Chunks;
 use coppice_storage::header::Header;
 use coppice_storage::{OpenError, checksum};
 

@@ -18,13 +18,13 @@ use crate::chain::records::PAGE_RECORDS;
 use crate::chain::remove::release_freed;
 use crate::chain::state::Way;
 use crate::chain::store::ChainStore;
-use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::{owners, places};
 use candid::Principal;
 use cell::{BITMAP, HEADER, Upload, corrupt};
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress};
+use coppice_storage::chunks::{ChunkError, Chunks, is_expired};
 use std::ops::Range;
 use verify::Verified;
 
@@ -32,6 +32,14 @@ use verify::Verified;
 pub const MAX_CHUNK: u32 = 1 << 20;
 /// Chunks of the largest upload.
 const MAX_CHUNKS: u64 = 16_384;
+
+/// Returns the reason of a refused chunk as the interface has it.
+fn no_chunk(why: ChunkError) -> UploadError {
+    match why {
+        ChunkError::OutOfRange { chunks } => UploadError::ChunkOutOfRange { chunks },
+        ChunkError::WrongLength { expected } => UploadError::WrongLength { expected },
+    }
+}
 
 impl ChainStore {
     /// The open upload.
@@ -157,7 +165,7 @@ impl ChainStore {
         now: u64,
     ) -> Result<UploadProgress, UploadError> {
         let upload = self.upload_of(put.number)?;
-        let range = upload.chunks().place(put.chunk, put.bytes.len())?;
+        let range = upload.chunks().place(put.chunk, put.bytes.len()).map_err(no_chunk)?;
         let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
         if self.received(put.chunk) {
             let mut there = Vec::new();

@@ -1,6 +1,5 @@
-//! Chunks of an upload of a block or a transaction: their number, their ranges, and the expiry of the upload.
+//! Chunks of an upload: their number, their ranges, and the expiry of the upload.
 
-use coppice_interface::{TransactionUploadError, UploadError};
 use std::ops::Range;
 
 /// An upload of `length` bytes in chunks of `size` bytes; the last chunk has the rest.
@@ -53,24 +52,6 @@ impl Chunks {
 /// Returns whether an upload that was last touched at `touched` has expired, all in Unix seconds.
 pub fn is_expired(touched: u64, now: u64, expiry: u64) -> bool {
     now.saturating_sub(touched) >= expiry
-}
-
-impl From<ChunkError> for UploadError {
-    fn from(error: ChunkError) -> Self {
-        match error {
-            ChunkError::OutOfRange { chunks } => Self::ChunkOutOfRange { chunks },
-            ChunkError::WrongLength { expected } => Self::WrongLength { expected },
-        }
-    }
-}
-
-impl From<ChunkError> for TransactionUploadError {
-    fn from(error: ChunkError) -> Self {
-        match error {
-            ChunkError::OutOfRange { chunks } => Self::ChunkOutOfRange { chunks },
-            ChunkError::WrongLength { expected } => Self::WrongLength { expected },
-        }
-    }
 }
 
 #[cfg(test)]
