@@ -13,7 +13,7 @@
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
-//! | [`Meter`] | the instructions and pages after which a message's loop ends |
+//! | [`Meter`], [`marker`] | the instructions and pages after which a message's loop ends; a way past work that traps |
 //!
 //! The platform is a type parameter, a [`Platform`]: [`Ic`] on a canister, and [`twin::Twin`], which tests control, in native builds.
 
@@ -31,6 +31,7 @@ mod growth;
 mod hash_key;
 pub mod header;
 mod ic;
+pub mod marker;
 mod meter;
 mod pages;
 mod platform;

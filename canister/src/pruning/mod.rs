@@ -12,8 +12,8 @@
 //! | is called by | `state/tick.rs` | `operation/daemon.rs` |
 //!
 //! A *tick* is one message of a timer. It works in *pieces* that are done whole or not at all: a block, a slice of an index, a step of
-//! a record. `work` has what both pruners share: the budget that is asked before each piece, and the marker that skips pieces that trap.
+//! a record. Both pruners share the budget that is asked before each piece, and the marker of `coppice_storage` that skips pieces that trap.
 
 pub mod blocks;
+pub mod budget;
 pub mod records;
-pub mod work;

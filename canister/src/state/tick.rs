@@ -2,9 +2,9 @@
 
 use super::State;
 use crate::pruning::blocks::{AT_ONCE, Constraints, Piece};
-use crate::pruning::work::marker::Turn;
 use crate::{logs, platform};
 use coppice_storage::chunks::is_expired;
+use coppice_storage::marker::Turn;
 
 /// Quarantined blobs that one tick releases.
 const MAX_RELEASES: u64 = 1_000;
@@ -21,7 +21,7 @@ impl State {
         let constraints = self.constraints();
         let next = match self.pruner.turn(late) {
             Turn::All => return self.work(&constraints, u64::MAX),
-            Turn::Nothing | Turn::PassOver(_) => return AT_ONCE,
+            Turn::Nothing | Turn::Skip(_) => return AT_ONCE,
             Turn::Few(few) => self.work(&constraints, u64::from(few)),
             Turn::Only(piece) if self.next_piece(&constraints) == Some(piece) => self.work(&constraints, 1),
             Turn::Only(_) | Turn::Find => AT_ONCE,

@@ -3,7 +3,7 @@
 use super::State;
 use crate::apply::TakenBack;
 use crate::logs;
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use coppice_interface::UtxoError;
 
 /// A message's part of a rollback.

@@ -4,7 +4,7 @@ use super::constraints::Constraints;
 use super::due::{due_and_floor, retain_min_block};
 use super::{Pruner, policy, run};
 use crate::chain::ChainStore;
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use crate::storage::blob::BlobStore;
 use coppice_interface::{Config, HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 

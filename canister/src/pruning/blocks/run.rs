@@ -4,7 +4,7 @@
 use super::due::Due;
 use super::piece::Piece;
 use crate::chain::ChainStore;
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use crate::storage::blob::BlobStore;
 use crate::{logs, platform};
 use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};

@@ -2,8 +2,8 @@
 //! read.
 
 use super::piece::Piece;
-use crate::pruning::work::marker::Marker;
 use coppice_interface::{PrunePolicy, PruneRun};
+use coppice_storage::marker::Marker;
 use serde::{Deserialize, Serialize};
 
 /// Persisted fields of the block pruner.

@@ -7,7 +7,7 @@
 
 use super::piece::Piece;
 use crate::chain::{ChainStore, IndexTable, TableDebt};
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use crate::storage::{Slice, changed_pages};
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 

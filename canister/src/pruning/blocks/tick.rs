@@ -13,10 +13,10 @@ use crate::export::{Guard, is_of_guard};
 use crate::logs;
 use crate::platform;
 use crate::platform::limits::NS;
-use crate::pruning::work::budget::Budget;
-use crate::pruning::work::marker::{self, Turn};
+use crate::pruning::budget::Budget;
 use crate::storage::blob::BlobStore;
 use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use coppice_storage::marker::{self, Turn};
 
 /// Maximum number of skipped pieces; above it the oldest are tried again.
 const MOST: usize = 100;
@@ -33,12 +33,12 @@ impl Pruner {
         let turn = marker::turn(&mut self.stored.marker, late);
         match turn {
             Turn::Nothing => logs::error("prune: ticks trap: the next ones do less work"),
-            Turn::PassOver(Some(piece)) => {
+            Turn::Skip(Some(piece)) => {
                 logs::error(&format!("prune: skipped because it traps: {piece}"));
                 self.stored.faults += 1;
-                marker::pass_over(&mut self.stored.set_aside, piece, MOST);
+                marker::skip(&mut self.stored.set_aside, piece, MOST);
             }
-            Turn::PassOver(None) => logs::error("prune: finding the next piece of work traps"),
+            Turn::Skip(None) => logs::error("prune: finding the next piece of work traps"),
             Turn::All | Turn::Few(_) | Turn::Find | Turn::Only(_) => return turn,
         }
         self.save();

@@ -3,7 +3,7 @@
 use super::place::At;
 use crate::external::Records;
 use crate::logs;
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use crate::text::hex;
 use crate::utxo::Cursor;
 use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};

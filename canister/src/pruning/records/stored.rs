@@ -4,12 +4,12 @@
 use super::feeds::Feeds;
 use super::jobs::Ended;
 use super::place::{At, Durations, FullPass, Run};
-use crate::pruning::work::marker::Marker;
 use crate::storage::places;
 use crate::utxo::Cursor;
 use coppice_interface::{UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerPhase, UtxoPrunerSettings};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
+use coppice_storage::marker::Marker;
 use serde::{Deserialize, Serialize};
 
 /// Cell of the pruner's state.

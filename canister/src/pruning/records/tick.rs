@@ -8,14 +8,14 @@ use super::step::Message;
 use super::{MAX_PASSED_OVER, UtxoPruner};
 use crate::external::Records;
 use crate::platform::limits::NS;
-use crate::pruning::work::budget::Budget;
-use crate::pruning::work::marker::{self, Turn};
+use crate::pruning::budget::Budget;
 use crate::text::hex;
 use crate::utxo::{Cursor, RunWindow};
 use crate::{logs, platform};
 use coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
 };
+use coppice_storage::marker::{self, Turn};
 
 /// Least seconds that a tick must be late, whatever the interval, before it assumes that earlier ticks trapped.
 const PATIENCE: u64 = 60;
@@ -57,7 +57,7 @@ impl UtxoPruner {
                 logs::error("pruner: ticks trap: the next ones do less work");
                 self.save();
             }
-            Turn::PassOver(at) => self.pass_over(at),
+            Turn::Skip(at) => self.pass_over(at),
         }
     }
 
@@ -70,7 +70,7 @@ impl UtxoPruner {
                 hex(&txid),
                 at.phase
             ));
-            marker::pass_over(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
+            marker::skip(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();

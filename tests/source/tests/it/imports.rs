@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["platform", "sha256", "text"],
     &["storage"],
-    &["logs", "settings", "chunks"],
+    &["logs", "settings"],
     &["chain", "utxo", "deletion"],
     &["apply", "export", "external"],
     &["pruning"],

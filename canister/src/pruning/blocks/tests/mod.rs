@@ -5,7 +5,7 @@ use crate::chain::Admission;
 use crate::operation::health::{Finding, blocks};
 use crate::platform::limits::NS;
 use crate::platform::{self, native};
-use crate::pruning::work::budget::Budget;
+use crate::pruning::budget::Budget;
 use crate::storage::memory;
 use crate::testing::{block, fresh, id};
 use coppice_interface::{

@@ -1,5 +1,5 @@
-//! Marker: gets ticks past a piece of work that traps. A trap undoes its whole message, so the message cannot record the piece, and every
-//! later tick would run into the same piece.
+//! Marker that gets the messages of a timer, *ticks*, past a piece of work that traps. A trap undoes its whole message, so the message
+//! cannot record the piece, and every later tick would run into the same piece.
 //!
 //! **Design.** A late tick assumes that the previous ones trapped. It records that and ends. From then on a message does less work, down to
 //! a single piece, which an earlier message has recorded. A piece whose message traps twice is skipped.
@@ -48,7 +48,7 @@ pub enum Turn<P> {
     /// Nothing, because a trap would undo the change of the marker.
     Nothing,
     /// Skip this piece; `None` if finding the next piece traps.
-    PassOver(Option<P>),
+    Skip(Option<P>),
 }
 
 /// Returns the work of the next message and updates the marker. `late`: the message begins so late that earlier ones must have trapped.
@@ -68,7 +68,7 @@ pub fn turn<P: Clone>(marker: &mut Option<Marker<P>>, late: bool) -> Turn<P> {
     match (late, last, now.at.clone()) {
         (true, true, at) => {
             *marker = None;
-            Turn::PassOver(at)
+            Turn::Skip(at)
         }
         (true, false, _) => {
             *now = Marker { level: now.level + 1, left: MESSAGES, fresh: true, at: None };
@@ -97,11 +97,11 @@ pub fn ended<P>(marker: &mut Option<Marker<P>>, next: Option<P>) {
 }
 
 /// Adds a piece to the skipped ones. Above `most` pieces, removes the oldest, which is then tried again.
-pub fn pass_over<P: PartialEq>(passed_over: &mut Vec<P>, piece: P, most: usize) {
-    passed_over.retain(|other| *other != piece);
-    passed_over.push(piece);
-    if passed_over.len() > most {
-        passed_over.remove(0);
+pub fn skip<P: PartialEq>(skipped: &mut Vec<P>, piece: P, most: usize) {
+    skipped.retain(|other| *other != piece);
+    skipped.push(piece);
+    if skipped.len() > most {
+        skipped.remove(0);
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
                     (marker, late) = (then, false);
                     continue;
                 }
-                Turn::PassOver(at) => {
+                Turn::Skip(at) => {
                     passed.push(at.expect("finding does not trap"));
                     next += 1;
                     (marker, late) = (then, false);
@@ -177,7 +177,7 @@ mod tests {
         // Every other tick is late because time jumps.
         for piece in 0..1_000 {
             assert_eq!(turn(&mut marker, true), Turn::Nothing);
-            assert!(!matches!(turn(&mut marker, false), Turn::Nothing | Turn::PassOver(_)), "{marker:?}");
+            assert!(!matches!(turn(&mut marker, false), Turn::Nothing | Turn::Skip(_)), "{marker:?}");
             ended(&mut marker, Some(piece));
         }
     }
@@ -187,6 +187,6 @@ mod tests {
         let mut marker: Option<Marker<u32>> = None;
         (0..3).for_each(|_| assert_eq!(turn(&mut marker, true), Turn::Nothing));
         assert_eq!(turn(&mut marker.clone(), false), Turn::Find);
-        assert_eq!((turn(&mut marker, true), marker), (Turn::PassOver(None), None));
+        assert_eq!((turn(&mut marker, true), marker), (Turn::Skip(None), None));
     }
 }
