@@ -592,7 +592,7 @@ impl Machine {
             assert_eq!(state::read(|state| state.chain.debt(IndexTable::Ids).debt), 0);
         }
         let problems = operation::health().problems;
-        assert!(!problems.iter().any(|problem| problem.code == ProblemCode::SetAside), "{problems:?}");
+        assert!(!problems.iter().any(|problem| problem.code == ProblemCode::WorkSkipped), "{problems:?}");
         assert!(
             self.model.harmed > 0 || !problems.iter().any(|problem| problem.code == ProblemCode::Damaged),
             "{problems:?}"

@@ -47,10 +47,10 @@ pub enum ProblemCode {
     DamageAcknowledged,
     /// The head's record is damaged.
     HeadUnreadable,
-    /// Work of the daemon traps, and is set aside.
-    SetAside,
-    /// UTXO records are passed over, because reading them trapped.
-    RecordsPassedOver,
+    /// Work of the daemon is skipped, because it traps.
+    WorkSkipped,
+    /// UTXO records are skipped, because reading them trapped.
+    RecordsSkipped,
     /// Unmined UTXO records that cannot be read are set aside.
     UnminedSetAside,
     /// Parents of an old unmined UTXO record cannot be preserved: no record is pruned.
@@ -140,8 +140,8 @@ impl ProblemCode {
         Self::Damaged,
         Self::DamageAcknowledged,
         Self::HeadUnreadable,
-        Self::SetAside,
-        Self::RecordsPassedOver,
+        Self::WorkSkipped,
+        Self::RecordsSkipped,
         Self::UnminedSetAside,
         Self::PreservationBlocked,
         Self::PrunerTrapped,

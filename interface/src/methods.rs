@@ -148,7 +148,7 @@ macro_rules! methods {
             /// not pruned. The run does at most `max_ops` ops, and at most 1,000,000; 0 is refused. Calling again
             /// continues the work. Callable by: `Operator`.
             update prune_now(max_ops: u64) -> PruneRun, or PruneError: OPERATORS, 30;
-            /// Acknowledges the first `up_to` faults; if these are all faults, work that was set aside is tried again.
+            /// Acknowledges the first `up_to` faults; if these are all faults, skipped work is tried again.
             /// Returns the number of acknowledged faults, which never falls. A repeated call acknowledges nothing more.
             /// Callable by: `Operator`.
             update acknowledge_faults(up_to: u64) -> u64: OPERATORS, 30;
@@ -290,7 +290,7 @@ macro_rules! methods {
             update utxo_set_pruner_settings(change: UtxoPrunerSettingsChange)
                 -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 502;
             /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; or, with `aside = false`,
-            /// tries a record again that is set aside or passed over. At most 100 records are set aside. Repeating the
+            /// tries a record again that is set aside or skipped. At most 100 records are set aside. Repeating the
             /// call changes nothing; without such a record it returns `NotBlocking`. Callable by: `Operator`.
             update utxo_set_aside(slot: u32, aside: bool) -> (), or UtxoPrunerError: OPERATORS, 26;
             /// Returns the status of the pruning of records. Callable by: anyone.

@@ -406,6 +406,6 @@ pub struct PruneStatus {
     pub faults: u64,
     /// The number of faults that an operator has acknowledged.
     pub acknowledged_faults: u64,
-    /// Work that is set aside, because ticks trapped on it repeatedly: blocks, parts of an index, and kinds of work.
-    pub set_aside: Vec<String>,
+    /// Work that is skipped, because ticks trapped on it repeatedly: blocks, parts of an index, and kinds of work.
+    pub skipped: Vec<String>,
 }

@@ -7,7 +7,6 @@
 //! | decides by | age, count and kept bytes: the policy | heights that feeders notify |
 //! | spans several ticks | a *run*: until nothing is due | a *job* for one height; its run has three phases |
 //! | never deletes | blocks that an exporter has not acknowledged, the head | parents of old unmined transactions |
-//! | skips what traps as | *set aside* | *passed over*; *set aside* is an operator's act |
 //! | is persisted in | a cell (`blocks/stored.rs`) | a cell (`records/stored.rs`), a ring of ended jobs (`records/jobs.rs`) |
 //! | is called by | `state/tick.rs` | `operation/daemon.rs` |
 //!

@@ -289,7 +289,7 @@ impl State {
 
     fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
         // An undo that keeps trapping, or lacks memory, is dropped with the chain.
-        let gives_up = self.pruner.is_set_aside(Piece::Undo) || self.applier.waits.is_some();
+        let gives_up = self.pruner.is_skipped(Piece::Undo) || self.applier.waits.is_some();
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
         let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {

@@ -61,7 +61,7 @@ impl State {
             (Piece::Quarantine, self.blobs.has_quarantined()),
             (Piece::Undo, self.chain.is_under_way() && self.rollback_waits_until().is_none()),
         ];
-        let first = all.into_iter().find(|&(piece, is_there)| is_there && !self.pruner.is_set_aside(piece));
+        let first = all.into_iter().find(|&(piece, is_there)| is_there && !self.pruner.is_skipped(piece));
         first.map(|(piece, _)| piece)
     }
 
@@ -73,7 +73,7 @@ impl State {
 
     /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.
     pub fn next_expiry(&self) -> Option<u64> {
-        let waits = |piece| !self.pruner.is_set_aside(piece);
+        let waits = |piece| !self.pruner.is_skipped(piece);
         let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
         let transaction = self.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
         let touched = block.into_iter().chain(transaction).min()?;

@@ -85,7 +85,7 @@ fn status(oldest: u64) -> PruneStatus {
         pruned_bytes: 0,
         faults: 0,
         acknowledged_faults: 0,
-        set_aside: Vec::new(),
+        skipped: Vec::new(),
     }
 }
 

@@ -74,7 +74,7 @@ pub enum UtxoPrunerError {
     /// An argument is invalid.
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
-    /// The slot contains no record that cannot be read, was set aside, or is passed over.
+    /// The slot contains no record that cannot be read, was set aside, or is skipped.
     #[error("no record in this slot blocks pruning")]
     NotBlocking,
     /// The number of records that are set aside has reached its limit.
@@ -182,10 +182,10 @@ pub struct UtxoBlockedBy {
     pub why: String,
 }
 
-/// A record that is passed over, because reading it trapped repeatedly.
+/// A record that is skipped, because reading it trapped repeatedly.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoPassedOver {
+pub struct UtxoSkipped {
     /// The phase in which reading the record trapped.
     pub phase: UtxoPrunerPhase,
     /// The record's slot: the argument of `utxo_set_aside`.
@@ -402,8 +402,8 @@ pub struct UtxoPrunerStatus {
     pub blocked_by: Option<UtxoBlockedBy>,
     /// Slots of unmined records that were set aside, because the record or a parent cannot be read.
     pub set_aside: Vec<u32>,
-    /// Records that are passed over, because reading them trapped repeatedly: `utxo_set_aside` tries them again.
-    pub passed_over: Vec<UtxoPassedOver>,
+    /// Records that are skipped, because reading them trapped repeatedly: `utxo_set_aside` tries them again.
+    pub skipped: Vec<UtxoSkipped>,
     /// External blobs that wait for deletion.
     pub blobs_pending: u64,
     /// External blobs that were given up, and whose records still exist.

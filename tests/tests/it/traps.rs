@@ -88,10 +88,10 @@ fn work_off(coppice: &Coppice, what: &str) {
 /// Asserts that every status names the quarantined work item, and that acknowledging it makes `health` healthy.
 fn check_reported(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     let status = coppice.prune_status();
-    assert!(status.set_aside.len() == 1 && status.set_aside[0].starts_with(name), "{what}: {:?}", status.set_aside);
+    assert!(status.skipped.len() == 1 && status.skipped[0].starts_with(name), "{what}: {:?}", status.skipped);
     let health_now = health(coppice);
     let named = |problems: &[Problem]| {
-        problems.iter().any(|problem| problem.code == ProblemCode::SetAside && problem.message.contains(name))
+        problems.iter().any(|problem| problem.code == ProblemCode::WorkSkipped && problem.message.contains(name))
     };
     assert!(!health_now.healthy && named(&health_now.problems), "{what}: {health_now:?}");
     assert!(logged(coppice, host, &format!("skipped because it traps: {name}")), "{what}");
@@ -104,7 +104,7 @@ fn check_reported(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert!(health_now.healthy, "{what}: {health_now:?}");
     let codes: Vec<ProblemCode> = health_now.problems.iter().filter_map(Problem::known).collect();
     assert_eq!(codes[0], ProblemCode::DamageAcknowledged, "{what}: {codes:?}");
-    assert_eq!(coppice.prune_status().set_aside, Vec::<String>::new());
+    assert_eq!(coppice.prune_status().skipped, Vec::<String>::new());
 }
 
 /// A chain in which some blocks have their own blobs, with the daemon switched off.
@@ -155,7 +155,7 @@ fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
             work_off(&coppice, &what);
             let status = coppice.prune_status();
             assert_eq!((status.pruned_before_block, status.pruned_blocks), (DUE, DUE), "{what}");
-            assert_eq!(lost(&coppice), blobs[number as usize], "{what}: {:?}", status.set_aside);
+            assert_eq!(lost(&coppice), blobs[number as usize], "{what}: {:?}", status.skipped);
             assert_eq!((coppice.chain(), coppice.storage().owners[0].clone()), expected, "{what}");
             assert_eq!(coppice.location(plain_id(number, 0)), Err(ReadError::NotFound), "{what}");
             check_reported(&coppice, &host, &format!("block {number}:"), &what);
@@ -241,7 +241,7 @@ fn new_faults_are_reported_after_old_ones_are_acknowledged() {
     work_off(&coppice, "second");
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.faults, status.acknowledged_faults), (DUE + 6, 2, 1));
-    assert_eq!(status.set_aside.len(), 1);
+    assert_eq!(status.skipped.len(), 1);
     let problems = health(&coppice).problems;
     assert!(
         problems.iter().any(|problem| problem.code == ProblemCode::Damaged && problem.message.starts_with("1 damaged")),
@@ -339,7 +339,7 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     coppice.pass(3_601);
     work_off(&coppice, "an upload that cannot be dropped");
     for _ in 0..60 {
-        if !coppice.prune_status().set_aside.is_empty() {
+        if !coppice.prune_status().skipped.is_empty() {
             break;
         }
         coppice.pass(600);
@@ -375,7 +375,7 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     host.faults().trap_after_access(own[2].0, 2);
     assert!(roll(&coppice).has_more);
     for _ in 0..60 {
-        if !coppice.prune_status().set_aside.is_empty() {
+        if !coppice.prune_status().skipped.is_empty() {
             break;
         }
         coppice.pass(600);
@@ -399,7 +399,7 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
 
 fn check_reported_again(coppice: &Coppice, name: &str) {
     let status = coppice.prune_status();
-    assert!(status.set_aside.iter().any(|piece| piece.starts_with(name)), "{:?}", status.set_aside);
+    assert!(status.skipped.iter().any(|piece| piece.starts_with(name)), "{:?}", status.skipped);
     assert_eq!(coppice.operator().acknowledge_faults(status.faults).answer(), status.faults);
     assert!(health(coppice).healthy, "{:?}", health(coppice));
 }
@@ -427,5 +427,5 @@ fn an_ordinary_run_takes_no_extra_message() {
         .collect();
     assert!(timer.iter().all(|message| message.outcome == Outcome::Completed));
     assert!(timer.len() as u64 <= run.ticks + 1, "{} messages for {} ticks of work", timer.len(), run.ticks);
-    assert_eq!(status.set_aside, Vec::<String>::new());
+    assert_eq!(status.skipped, Vec::<String>::new());
 }

@@ -194,7 +194,7 @@ impl Text {
                 "Damaged entries that an operator has acknowledged.",
                 status.acknowledged_faults,
             ),
-            ("coppice_set_aside", "Pieces of work that are skipped because they trap.", status.set_aside.len() as u64),
+            ("coppice_skipped", "Pieces of work that are skipped because they trap.", status.skipped.len() as u64),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let help = "Next firing of the timer for blocks.";

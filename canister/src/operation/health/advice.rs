@@ -105,14 +105,14 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "Roll back to the number below the head's, and append the head again; if it is the only block, append the next one.",
             call("rollback_to", "(…, null)"),
         ),
-        Code::SetAside => (
+        Code::WorkSkipped => (
             Critical,
             "Read the log; after an upgrade to a module without the fault, acknowledge_faults retries the work.",
             ERRORS,
         ),
-        Code::RecordsPassedOver => (
+        Code::RecordsSkipped => (
             Warning,
-            "See `passed_over` of utxo_get_pruner_status; utxo_set_aside(slot, false) retries a record.",
+            "See `skipped` of utxo_get_pruner_status; utxo_set_aside(slot, false) retries a record.",
             PRUNER_STATUS,
         ),
         Code::UnminedSetAside => (

@@ -201,7 +201,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
 /// lost slots.
 pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     let mut found = Vec::new();
-    let Stored { faults, acknowledged_faults: seen, acknowledged_lost, set_aside, .. } = stored;
+    let Stored { faults, acknowledged_faults: seen, acknowledged_lost, skipped, .. } = stored;
     let lost_new = lost.saturating_sub(*acknowledged_lost);
     let worded = |faults: u64, lost: u64| {
         let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
@@ -219,12 +219,12 @@ pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     } else if *faults > 0 || lost > 0 {
         found.push(finding(ProblemCode::DamageAcknowledged, worded(*faults, lost)));
     }
-    if let Some(first) = set_aside.first() {
-        let more = match set_aside.len() - 1 {
+    if let Some(first) = skipped.first() {
+        let more = match skipped.len() - 1 {
             0 => String::new(),
             more => format!(", and {more} more (get_prune_status)"),
         };
-        found.push(finding(ProblemCode::SetAside, format!("skipped because it traps: {first}{more}")));
+        found.push(finding(ProblemCode::WorkSkipped, format!("skipped because it traps: {first}{more}")));
     }
     found
 }

@@ -57,13 +57,13 @@ fn of_records(
 
 fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     found.extend(of_records(
-        ProblemCode::RecordsPassedOver,
-        (stored.passed_over.len(), stored.passed_over.first().map(|at| &at.cursor)),
+        ProblemCode::RecordsSkipped,
+        (stored.skipped.len(), stored.skipped.first().map(|at| &at.cursor)),
         [
             "UTXO record is skipped because examining it trapped",
             "UTXO records are skipped because examining them trapped",
         ],
-        "See `passed_over` of utxo_get_pruner_status, then retry the record.",
+        "See `skipped` of utxo_get_pruner_status, then retry the record.",
     ));
     found.extend(of_records(
         ProblemCode::UnminedSetAside,

@@ -21,7 +21,7 @@
 //!
 //! - `policy`, `due`, `constraints`: the settings, the blocks that are due by them, and the limits that override them.
 //! - `tick`: a tick, and a manual run. It calls `run` (prunes blocks) and `sweep` (sweeps the indexes).
-//! - `stored`, `piece`: the persisted state, and the names of work that can be set aside.
+//! - `stored`, `piece`: the persisted state, and the names of work that can be skipped.
 //! - `plan`: a dry run. `status`, `rates`: for operators and `health`.
 //!
 //! A new trigger belongs in `due`, a new reason that holds pruning back in `constraints`, new work of a tick in `piece` and
@@ -130,11 +130,11 @@ impl Pruner {
 
     /// Returns the audit fields that an acknowledgement of faults changes.
     pub fn shown_faults(&self) -> Fields {
-        let aside: Vec<String> = self.stored.set_aside.iter().map(ToString::to_string).collect();
+        let skipped: Vec<String> = self.stored.skipped.iter().map(ToString::to_string).collect();
         vec![
             field("acknowledged_faults", self.stored.acknowledged_faults),
             field("acknowledged_lost_slots", self.stored.acknowledged_lost),
-            field("set_aside", format!("[{}]", aside.join(", "))),
+            field("skipped", format!("[{}]", skipped.join(", "))),
         ]
     }
 
@@ -195,13 +195,13 @@ impl Pruner {
         self.marks(chain, blobs).is_some_and(|marks| chain.capacity_bytes(blobs) > marks.low)
     }
 
-    /// Acknowledges the first `up_to` faults. If these are all faults, also acknowledges the lost slots and lets ticks retry the work that
-    /// was set aside. Returns the number of acknowledged faults.
+    /// Acknowledges the first `up_to` faults. If these are all faults, also acknowledges the lost slots and lets ticks retry skipped
+    /// work. Returns the number of acknowledged faults.
     pub fn acknowledge_faults(&mut self, up_to: u64, lost: u64) -> u64 {
         self.stored.acknowledged_faults = self.stored.acknowledged_faults.max(up_to.min(self.stored.faults));
         if up_to >= self.stored.faults {
             self.stored.acknowledged_lost = lost;
-            self.stored.set_aside.clear();
+            self.stored.skipped.clear();
         }
         self.save();
         self.stored.acknowledged_faults

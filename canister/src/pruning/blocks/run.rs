@@ -9,13 +9,13 @@ use crate::storage::blob::BlobStore;
 use crate::{logs, platform};
 use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
 
-/// Prunes the due blocks within the budget; skips the blocks in `set_aside`. An interruption is reported in `progress`, not as an error.
+/// Prunes the due blocks within the budget; skips the blocks in `skipped`. An interruption is reported in `progress`, not as an error.
 pub fn run(
     chain: &mut ChainStore,
     blobs: &mut BlobStore,
     due: Option<&Due>,
     budget: &mut Budget,
-    set_aside: &[Piece],
+    skipped: &[Piece],
 ) -> PruneRun {
     let start = platform::instructions();
     let mut run = PruneRun {
@@ -39,7 +39,7 @@ pub fn run(
             run.progress = PruneProgress::HasMore { reason: Some(reason) };
             break;
         }
-        let traps = set_aside.contains(&Piece::Block(removal.number));
+        let traps = skipped.contains(&Piece::Block(removal.number));
         let removed = if traps { chain.skip(blobs, removal) } else { chain.remove(blobs, removal) };
         run.ops += ops;
         run.blocks += 1;

@@ -180,7 +180,7 @@ impl Pruner {
             pruned_bytes: state.pruned_bytes,
             faults: self.stored.faults,
             acknowledged_faults: self.stored.acknowledged_faults,
-            set_aside: self.stored.set_aside.iter().map(ToString::to_string).collect(),
+            skipped: self.stored.skipped.iter().map(ToString::to_string).collect(),
         }
     }
 }

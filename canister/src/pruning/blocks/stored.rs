@@ -28,7 +28,7 @@ pub struct Stored {
     /// Set while messages do less than their budget allows because ticks have trapped.
     pub marker: Option<Marker<Piece>>,
     /// Pieces that are skipped because they trap.
-    pub set_aside: Vec<Piece>,
+    pub skipped: Vec<Piece>,
     /// Number of `faults` that an operator has acknowledged.
     pub acknowledged_faults: u64,
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.

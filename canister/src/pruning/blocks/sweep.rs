@@ -85,17 +85,17 @@ fn is_due(debt: &TableDebt, least: fn(&TableDebt) -> u64) -> bool {
     debt.debt >= least(debt) || debt.sweeping
 }
 
-/// Sweeps the indexes with the least debt within the budget, skips the slices in `set_aside`, and adds the work to `swept`.
+/// Sweeps the indexes with the least debt within the budget, skips the slices in `skipped`, and adds the work to `swept`.
 pub fn run(
     chain: &mut ChainStore,
     least: fn(&TableDebt) -> u64,
     budget: &mut Budget,
-    set_aside: &[Piece],
+    skipped: &[Piece],
     swept: &mut Swept,
 ) {
     let began = changed_pages();
     let stopped = IndexTable::ALL.into_iter().find_map(|table| match is_due(&chain.debt(table), least) {
-        true => sweep(chain, (table, began), budget, set_aside, swept).err(),
+        true => sweep(chain, (table, began), budget, skipped, swept).err(),
         false => None,
     });
     swept.stopped = stopped;
@@ -109,13 +109,13 @@ fn sweep(
     chain: &mut ChainStore,
     (table, began): (IndexTable, u64),
     budget: &mut Budget,
-    set_aside: &[Piece],
+    skipped: &[Piece],
     swept: &mut Swept,
 ) -> Result<(), StopReason> {
     loop {
         budget.admit_slice()?;
         let at = chain.sweep_state(table).cursor();
-        let slice = if set_aside.contains(&Piece::Slice(table, chain.next_slice(table))) {
+        let slice = if skipped.contains(&Piece::Slice(table, chain.next_slice(table))) {
             chain.skip_slice(table);
             Slice::default()
         } else {

@@ -36,7 +36,7 @@ impl Pruner {
             Turn::Skip(Some(piece)) => {
                 logs::error(&format!("prune: skipped because it traps: {piece}"));
                 self.stored.faults += 1;
-                marker::skip(&mut self.stored.set_aside, piece, MOST);
+                marker::skip(&mut self.stored.skipped, piece, MOST);
             }
             Turn::Skip(None) => logs::error("prune: finding the next piece of work traps"),
             Turn::All | Turn::Few(_) | Turn::Find | Turn::Only(_) => return turn,
@@ -51,15 +51,15 @@ impl Pruner {
         self.save();
     }
 
-    /// Records that the chain was emptied: forgets its blocks that were set aside.
+    /// Records that the chain was emptied: forgets its skipped blocks.
     pub fn reset(&mut self) {
-        self.stored.set_aside.retain(|piece| !matches!(piece, Piece::Block(_) | Piece::Undo));
+        self.stored.skipped.retain(|piece| !matches!(piece, Piece::Block(_) | Piece::Undo));
         self.save();
     }
 
-    /// Returns whether a piece was set aside because it trapped repeatedly.
-    pub fn is_set_aside(&self, piece: Piece) -> bool {
-        self.stored.set_aside.contains(&piece)
+    /// Returns whether a piece is skipped, because it trapped repeatedly.
+    pub fn is_skipped(&self, piece: Piece) -> bool {
+        self.stored.skipped.contains(&piece)
     }
 
     /// Returns the piece that the daemon would prune or sweep next.
@@ -119,15 +119,15 @@ impl Pruner {
         sweep: Option<Need>,
         least: fn(&TableDebt) -> u64,
     ) -> (PruneRun, Swept) {
-        let (set_aside, mut swept) = (&self.stored.set_aside, Swept::default());
+        let (skipped, mut swept) = (&self.stored.skipped, Swept::default());
         if sweep == Some(Need::First) {
-            sweep::run(chain, least, budget, set_aside, &mut swept);
+            sweep::run(chain, least, budget, skipped, &mut swept);
         }
         let start = platform::instructions();
-        let mut run = run::run(chain, blobs, due, budget, set_aside);
+        let mut run = run::run(chain, blobs, due, budget, skipped);
         // Pruning adds to the debt, which may then be enough for a sweep to begin.
         if sweep.is_some() {
-            sweep::run(chain, least, budget, set_aside, &mut swept);
+            sweep::run(chain, least, budget, skipped, &mut swept);
         }
         run.dropped = swept.dropped;
         run.ops += swept.dropped;

@@ -54,10 +54,10 @@ impl UtxoPruner {
     ) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         self.note(height, NotifiedHeight::Current, by_operator)?;
         let answer = if self.stored.persisted > 0 {
-            self.stored.skipped.persister_active += 1;
+            self.stored.unused.persister_active += 1;
             UtxoNotifyOutcome::PersisterActive { last_persisted_height: self.stored.persisted }
         } else if !mined_set {
-            self.stored.skipped.not_mined += 1;
+            self.stored.unused.not_mined += 1;
             UtxoNotifyOutcome::NotMined
         } else {
             self.answer(height, UtxoJobTrigger::Block)
@@ -99,7 +99,7 @@ impl UtxoPruner {
     /// Returns the outcome of a trigger, after creating a job if one is needed.
     fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         if height <= self.stored.processed {
-            self.stored.skipped.already_processed += 1;
+            self.stored.unused.already_processed += 1;
             return UtxoNotifyOutcome::Processed(self.last_completed());
         }
         match self.open_job(height, false) {
@@ -111,7 +111,7 @@ impl UtxoPruner {
     /// Creates a pending job, which supersedes the present one.
     pub(super) fn make_pending(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoPruneJob {
         if let Some(job) = self.stored.pending.take() {
-            self.stored.skipped.superseded += 1;
+            self.stored.unused.superseded += 1;
             self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded));
         }
         self.stored.jobs += 1;

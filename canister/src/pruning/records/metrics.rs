@@ -11,7 +11,7 @@ fn metric((name, label, of, value): (&str, &str, &str, u64)) -> Metric {
 
 impl UtxoPruner {
     pub(super) fn metrics(&self) -> Vec<Metric> {
-        let Stored { totals, skipped, processed, failed, timed_out, .. } = &self.stored;
+        let Stored { totals, unused, processed, failed, timed_out, .. } = &self.stored;
         let [preserve, expire, delete] = self.stored.durations;
         let (sum, count) = ("pruner_duration_seconds_sum", "pruner_duration_seconds_count");
         let kept = "coppice_utxo_pruner_records_skipped_total";
@@ -25,11 +25,11 @@ impl UtxoPruner {
             // Chunks are of the last phase.
             ("utxo_cleanup_batch_duration_seconds_sum", "", "", delete.0),
             ("utxo_cleanup_batch_duration_seconds_count", "", "", totals.chunks),
-            ("pruner_skipped_total", "reason", "block_assembly_not_running", skipped.assembly_not_running),
-            ("pruner_skipped_total", "reason", "already_processed", skipped.already_processed),
-            ("pruner_skipped_total", "reason", "superseded", skipped.superseded),
-            ("pruner_skipped_total", "reason", "persister_active", skipped.persister_active),
-            ("pruner_skipped_total", "reason", "not_mined", skipped.not_mined),
+            ("pruner_skipped_total", "reason", "block_assembly_not_running", unused.assembly_not_running),
+            ("pruner_skipped_total", "reason", "already_processed", unused.already_processed),
+            ("pruner_skipped_total", "reason", "superseded", unused.superseded),
+            ("pruner_skipped_total", "reason", "persister_active", unused.persister_active),
+            ("pruner_skipped_total", "reason", "not_mined", unused.not_mined),
             ("pruner_errors_total", "operation", "preserve_parents", *failed),
             ("pruner_errors_total", "operation", "dah_pruner", totals.external_errors + totals.record_errors),
             ("pruner_errors_total", "operation", "timeout", *timed_out),

@@ -75,7 +75,7 @@ pub use stored::Stored;
 /// Maximum number of unmined records that are set aside.
 const MAX_SET_ASIDE: usize = 100;
 /// Maximum number of skipped records; above it the first is tried again.
-const MAX_PASSED_OVER: usize = 50;
+const MAX_SKIPPED: usize = 50;
 
 /// State of the pruner: heights, jobs and the run.
 pub struct UtxoPruner {
@@ -186,11 +186,11 @@ impl UtxoPruner {
     /// # Errors
     /// `NotBlocking`.
     pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
-        let Stored { set_aside, passed_over, .. } = &mut self.stored;
-        let before = set_aside.len() + passed_over.len();
+        let Stored { set_aside, skipped, .. } = &mut self.stored;
+        let before = set_aside.len() + skipped.len();
         set_aside.retain(|aside| aside.slot != slot);
-        passed_over.retain(|at| at.cursor.slot != slot);
-        if set_aside.len() + passed_over.len() == before {
+        skipped.retain(|at| at.cursor.slot != slot);
+        if set_aside.len() + skipped.len() == before {
             return Err(UtxoPrunerError::NotBlocking);
         }
         self.save();

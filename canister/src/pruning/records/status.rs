@@ -7,8 +7,8 @@ use crate::deletion::DeletionQueue;
 use crate::logs::audit::{Fields, field};
 use crate::text::hex;
 use coppice_interface::{
-    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
-    UtxoPrunerStatus, UtxoSettings,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
+    UtxoSettings, UtxoSkipped,
 };
 
 /// Returns the reason that parents are not preserved, without amounts of cycles.
@@ -60,7 +60,7 @@ impl UtxoPruner {
             field("running", id(&stored.running)),
             field("records_deleted", stored.totals.records_deleted),
             field("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
-            field("passed_over", slots(stored.passed_over.iter().map(|at| at.cursor.slot).collect())),
+            field("skipped", slots(stored.skipped.iter().map(|at| at.cursor.slot).collect())),
         ]
     }
 
@@ -73,8 +73,7 @@ impl UtxoPruner {
     /// Returns the full status for operators.
     pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
         let stored = &self.stored;
-        let passed_over =
-            |at: &At| UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
+        let skipped = |at: &At| UtxoSkipped { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
         UtxoPrunerStatus {
             settings: stored.settings.clone(),
             // The endpoint fills this in, because the switch is the whole canister's.
@@ -95,7 +94,7 @@ impl UtxoPruner {
             last_job: stored.ended.last(&self.ended),
             blocked_by: stored.blocked_by.clone(),
             set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
-            passed_over: stored.passed_over.iter().map(passed_over).collect(),
+            skipped: stored.skipped.iter().map(skipped).collect(),
             blobs_pending: deletions.pending_count(),
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,

@@ -30,7 +30,7 @@ pub struct Message<'a, 'r> {
     /// Unmined records that cannot be read and were set aside.
     pub set_aside: Vec<Cursor>,
     /// Records that are skipped because they trap.
-    pub passed_over: Vec<At>,
+    pub skipped: Vec<At>,
     /// Budget of the message.
     pub budget: Budget,
     /// The only step that the message does, if it is the next.

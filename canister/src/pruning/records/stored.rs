@@ -20,7 +20,7 @@ pub(super) const CELL: Cell = Cell {
 };
 /// Counts of triggers that did not start a job, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SkippedTriggers {
+pub struct UnusedTriggers {
     pub assembly_not_running: u64,
     pub already_processed: u64,
     pub superseded: u64,
@@ -78,13 +78,13 @@ pub struct Stored {
     /// Set while ticks do less work because earlier ones trapped.
     pub marker: Option<Marker<At>>,
     /// Records that are skipped because examining them trapped.
-    pub passed_over: Vec<At>,
+    pub skipped: Vec<At>,
     /// Counts of all jobs.
     pub totals: UtxoPruneCounts,
     /// Seconds of each phase, and how often it ended.
     pub durations: Durations,
     /// Triggers that did not start a job.
-    pub skipped: SkippedTriggers,
+    pub unused: UnusedTriggers,
     /// Jobs that timed out.
     pub timed_out: u64,
     /// Jobs that failed for another reason.

@@ -5,7 +5,7 @@ use super::run;
 use super::settings::unmined_retention;
 use super::status::cannot_preserve;
 use super::step::Message;
-use super::{MAX_PASSED_OVER, UtxoPruner};
+use super::{MAX_SKIPPED, UtxoPruner};
 use crate::external::Records;
 use crate::platform::limits::NS;
 use crate::pruning::budget::Budget;
@@ -70,7 +70,7 @@ impl UtxoPruner {
                 hex(&txid),
                 at.phase
             ));
-            marker::skip(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
+            marker::skip(&mut self.stored.skipped, at, MAX_SKIPPED);
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();
@@ -125,7 +125,7 @@ impl UtxoPruner {
     fn stop_for_assembly(&mut self) {
         let ended = self.requeue(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running");
         if ended || !self.stored.pending_skipped {
-            self.stored.skipped.assembly_not_running += 1;
+            self.stored.unused.assembly_not_running += 1;
             self.stored.pending_skipped = true;
             self.save();
         }
@@ -184,11 +184,10 @@ impl UtxoPruner {
         wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
         job.safe_height = Some(wanted.safe);
         self.stored.set_aside.retain(|at| records.utxo.is_at(at));
-        self.stored.passed_over.retain(|at| records.utxo.is_at(&at.cursor));
+        self.stored.skipped.retain(|at| records.utxo.is_at(&at.cursor));
         records.utxo.begin_message();
-        let (set_aside, passed_over) = (self.stored.set_aside.clone(), self.stored.passed_over.clone());
-        let mut message =
-            Message { records, settings, set_aside, passed_over, budget, only, found: None, counts: before };
+        let (set_aside, skipped) = (self.stored.set_aside.clone(), self.stored.skipped.clone());
+        let mut message = Message { records, settings, set_aside, skipped, budget, only, found: None, counts: before };
         let result = loop {
             let run = self.stored.run.take();
             let mut run = run.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));

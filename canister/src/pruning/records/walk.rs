@@ -131,7 +131,7 @@ fn skip_key(run: &mut Run, message: &mut Message, walk: Walk, moved: Option<Curs
 #[inline(always)]
 fn read(message: &mut Message, walk: Walk, at: &At) -> Result<Candidate, UtxoRefusal> {
     message.records.utxo.note_read(LOOKUP_PAGES);
-    if message.passed_over.iter().any(|other| other.is_of(at)) {
+    if message.skipped.iter().any(|other| other.is_of(at)) {
         return Err(UtxoRefusal::Corrupt { why: "examining the record trapped repeatedly".into() });
     }
     message.records.utxo.candidate(at.cursor.slot, Some((walk.order, at.cursor.key)))

@@ -288,7 +288,7 @@ impl State {
             last_job: None,
             blocked_by: None,
             set_aside: Vec::new(),
-            passed_over: Vec::new(),
+            skipped: Vec::new(),
             blobs_pending: 0,
             blobs_dead: 0,
             totals: UtxoPruneCounts::default(),

@@ -71,7 +71,7 @@ fn each_rule_finds_a_planted_violation() {
         ("is a parallel list", "  // The block's number.\n", "  // The heights of the blocks, in the same order.\n"),
         ("says none by 0", "  // The block's number.\n", "  // The number; 0: none.\n"),
         ("differs by a letter", "UtxoPrunerError", "PruneErrors"),
-        ("does not begin with Utxo", "UtxoPassedOver", "PassedOver"),
+        ("does not begin with Utxo", "UtxoSkipped", "Skipped"),
         ("BlobDeletionLease.expires_at is a time", "  expires_at_ns : nat64;\n", "  expires_at : nat64;\n"),
         (
             "backlog.lag is a time",

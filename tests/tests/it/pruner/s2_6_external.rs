@@ -417,6 +417,6 @@ fn scheduling_a_blob_grows_no_memory() {
     world.ticks(10);
     assert!(host.take_executions().iter().all(|execution| execution.outcome == Outcome::Completed));
     let status = world.status();
-    assert_eq!((status.running, status.passed_over.len()), (None, 0));
+    assert_eq!((status.running, status.skipped.len()), (None, 0));
     assert_eq!(pending(&world, 20).len(), 1);
 }

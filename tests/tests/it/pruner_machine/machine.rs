@@ -294,8 +294,8 @@ impl Machine {
 
     /// If ticks trap repeatedly, the next record is quarantined: an operator releases it.
     fn release_quarantined(&mut self) -> Outcome {
-        let passed_over = self.view.as_ref().expect("it was looked at").status.passed_over.clone();
-        for UtxoPassedOver { slot, txid, .. } in passed_over {
+        let skipped = self.view.as_ref().expect("it was looked at").status.skipped.clone();
+        for UtxoSkipped { slot, txid, .. } in skipped {
             ensure!(self.has_trapped, "{} is quarantined without a trap", self.family.name(&txid));
             self.note(format!("utxo_set_aside({slot}, false)"));
             self.seen("a quarantined record is released");

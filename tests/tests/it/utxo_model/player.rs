@@ -236,7 +236,7 @@ impl Player {
             let own = Heights { current, safe, unmined: self.store.rules.unmined };
             if before.as_ref().is_none_or(|before| before.current_height.is_none()) {
                 self.begins(&job, current, safe)?;
-                let continues = !status.passed_over.is_empty() || self.under_way.contains(&own);
+                let continues = !status.skipped.is_empty() || self.under_way.contains(&own);
                 let since = self.passed.replace(current).and_then(|passed| current.checked_sub(passed));
                 let whole = since.is_none_or(|blocks| blocks >= self.store.rules.preservation / 8);
                 self.began.insert(job.id, ((!continues).then_some(self.store.message), whole));

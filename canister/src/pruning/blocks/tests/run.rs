@@ -148,14 +148,14 @@ fn switching_pruning_off_ends_the_run() {
     assert!(!world.status().running, "held back: later work is another run");
 }
 
-/// Emptying the chain clears its blocks that were set aside, because the next chain may have a block of the same number.
+/// Emptying the chain forgets its skipped blocks, because the next chain may have a block of the same number.
 #[test]
 fn a_reset_forgets_the_blocks_that_were_set_aside() {
     let mut world = world(policy());
     let slice = Piece::Slice(crate::chain::IndexTable::Keys, 128);
-    world.pruner.stored.set_aside = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
+    world.pruner.stored.skipped = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
     world.pruner.reset();
-    assert_eq!(world.pruner.stored.set_aside, [slice, Piece::Upload]);
+    assert_eq!(world.pruner.stored.skipped, [slice, Piece::Upload]);
 }
 
 #[test]

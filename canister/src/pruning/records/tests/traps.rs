@@ -48,10 +48,10 @@ fn record_that_traps_on_deletion_is_skipped_and_others_are_deleted() {
         assert_eq!(left, [culprit]);
         let status = s.status();
         let slot = s.slot(&txs[culprit]);
-        let passed = UtxoPassedOver { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
-        assert_eq!((status.passed_over, status.last_job.unwrap().state), (vec![passed], UtxoJobState::Completed));
+        let skipped = UtxoSkipped { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
+        assert_eq!((status.skipped, status.last_job.unwrap().state), (vec![skipped], UtxoJobState::Completed));
         let problems = s.problems();
-        assert_eq!((problems.len(), problems[0].code), (1, ProblemCode::RecordsPassedOver));
+        assert_eq!((problems.len(), problems[0].code), (1, ProblemCode::RecordsSkipped));
         let id: String = txs[culprit].txid.iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(problems[0].message.ends_with(&format!("that of transaction {id}")), "{problems:?}");
         // Later jobs skip the record without a trap.
@@ -104,7 +104,7 @@ fn preservation_that_traps_stays_and_others_expire() {
     settle(&mut s);
     let kept: Vec<bool> = txs.iter().map(|tx| s.get(tx).preserve_until.is_some()).collect();
     assert_eq!(kept, [false, false, true, false, false]);
-    assert_eq!(s.status().passed_over[0].phase, UtxoPrunerPhase::ExpirePreservations);
+    assert_eq!(s.status().skipped[0].phase, UtxoPrunerPhase::ExpirePreservations);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn late_ticks_skip_no_record() {
         s.tick(pause);
     }
     let status = s.status();
-    assert_eq!((status.totals.records_deleted, status.passed_over, status.last_job.unwrap().ticks), (5, vec![], 5));
+    assert_eq!((status.totals.records_deleted, status.skipped, status.last_job.unwrap().ticks), (5, vec![], 5));
 }
 
 #[test]

@@ -315,7 +315,7 @@ impl State {
             last_job: self.ended.last().map(|id| self.jobs[*id as usize - 1].clone()),
             blocked_by: None,
             set_aside: Vec::new(),
-            passed_over: Vec::new(),
+            skipped: Vec::new(),
             deletions_stopped_since_ns: None,
             blobs_pending: rows(false),
             blobs_dead: rows(true),
