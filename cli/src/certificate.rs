@@ -45,7 +45,7 @@ pub struct Certified {
 /// Reads a certificate that `verify` has accepted.
 ///
 /// # Errors
-/// When it is no certificate, is not accepted, or proves no certified data of this canister and no time.
+/// When it is invalid, is not accepted, or proves no certified data of this canister and no time.
 pub fn vouched(bytes: &[u8], canister: Principal, verify: impl FnOnce(&Certificate) -> Result<()>) -> Result<Vouched> {
     let certificate: Certificate = serde_cbor::from_slice(bytes).context("it is no certificate")?;
     verify(&certificate)?;

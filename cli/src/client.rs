@@ -158,7 +158,7 @@ impl Finality {
     }
 }
 
-/// Returns whether an error comes from the network, a gateway or the clock, and is no refusal.
+/// Returns whether an error comes from the network, a gateway or the clock, and is not a refusal.
 pub fn is_passing(error: &anyhow::Error) -> bool {
     Finality::of(error) == Finality::Passing
 }

@@ -248,10 +248,7 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
         None => return Err(apart(client, &head, chain)?),
     };
     let number = (head.number + 1).checked_sub(blocks);
-    Ok(There {
-        blocks,
-        number: Some(number.context("by the canister's head, the first block would have a number below 0")?),
-    })
+    Ok(There { blocks, number: Some(number.context("the file starts before block 0 of the canister's chain")?) })
 }
 
 /// Explains why blocks cannot follow the canister's head, and names what helps.

@@ -135,7 +135,7 @@ fn commits(block: &Block) -> bool {
 /// The reason why a body is not the one that its header proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The bytes are no block.
+    /// The bytes are not a block.
     #[error("the block cannot be decoded: its bytes are cut off or overwritten")]
     Undecodable,
     /// The first transaction is not a coinbase.

@@ -96,7 +96,7 @@ classes! {
         Again: Self::RollbackUnderway { .. } | Self::ResetUnderway { .. },
         AfterPruning: Self::CapacityExhausted { .. },
         Reorg: Self::WrongParent { .. } | Self::Gap { .. },
-        // A block that is kept with other contents is no reorg: its producer must mend one of the two.
+        // A block that is kept with other contents is not a reorg: its producer must mend one of the two.
         Reorg: Self::Conflict { differs } if differs.iter().any(|field| field.is_of_another_block()),
         @held CapacityExhausted,
         => NotReady | NoMemory | UploadOpen

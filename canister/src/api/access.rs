@@ -3,7 +3,7 @@
 //! `TABLE` in the interface crate has each method of the Candid interface with its roles and its largest argument:
 //!
 //! ```text
-//! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ admit: role; draws ─▶ decode ─▶ method
+//! ingress ──────▶ canister_inspect_message: role, length, bucket ─▶ admit: role; draws ─▶ decode ─▶ method
 //! from a canister ────────────────────────────────────────────────▶ admit: role ────────▶ decode ─▶ method
 //! ```
 //! A message that the filter refuses costs the canister nothing, however long it is. A call from another canister bypasses the filter, so
@@ -80,7 +80,7 @@ fn filter(state: &State) -> Result<(), String> {
 }
 
 /// Admits an update: draws the message from its sender's bucket, checks the sender's roles, and checks the cycles. Feeders have no bucket.
-/// A query that is called as an update draws nothing, because the platform discards all changes of a query.
+/// A replicated query draws nothing, because the platform discards all changes of a query.
 ///
 /// # Errors
 /// A sentence for the caller.

@@ -3,7 +3,7 @@
 
 const SOURCE: &[u8] = include_bytes!("../../../candid/coppice.did");
 
-/// Returns the bytes of the lines that are no comments, and their number; more than `N` are counted only.
+/// Returns the bytes of the lines that are not comments, and their number; more than `N` are counted only.
 const fn without_comments<const N: usize>(text: &[u8]) -> ([u8; N], usize) {
     let (mut out, mut len, mut at, mut is_comment) = ([0; N], 0, 0, false);
     while at < text.len() {

@@ -14,7 +14,7 @@ const INSTRUCTIONS: u64 = 10_000_000_000;
 /// Returns the bytes of a transaction in the body of a kept block.
 ///
 /// # Errors
-/// `NotKept`; `BadTransaction` if the body is no block; `TooLarge`, `TooMuchWork`, `Corrupt`.
+/// `NotKept`; `BadTransaction` if the body is not a block; `TooLarge`, `TooMuchWork`, `Corrupt`.
 pub fn transaction(chain: &ChainStore, blobs: &BlobStore, number: u64, position: u32) -> Result<Vec<u8>, UtxoRefusal> {
     let refused = |error: BodyError| match error {
         BodyError::Bad { at, why } => UtxoRefusal::BadTransaction { offset: at, why: format!("block {number}: {why}") },

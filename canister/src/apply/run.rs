@@ -21,7 +21,7 @@ pub struct Outcome {
     pub finished: Option<u32>,
     /// The transaction was skipped that the argument names.
     pub skipped: bool,
-    /// Positions of the transactions that were passed over because of `skip_rest`.
+    /// Positions of the transactions that were skipped because of `skip_rest`.
     pub rest: Range<u32>,
 }
 

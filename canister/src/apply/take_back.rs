@@ -5,7 +5,7 @@
 //! Mark:  the coinbase, which no other block can have, is marked as a double spend with all transactions that spend from it
 //! Free:  only at or below the pruned height: outputs that deleted transactions of the block hold are freed, from the first one on
 //! ```
-//! The block's note goes with the last stage. Damage stops nothing: the transaction or the rest of the block is passed over, and named.
+//! The block's note goes with the last stage. Damage stops nothing: the transaction or the rest of the block is skipped, and named.
 
 use super::message::{INSTRUCTIONS, MOST_READ};
 use super::position::{Applier, Back, Phase, Stage, Stored};

@@ -41,7 +41,7 @@ impl std::fmt::Display for BodyError {
     }
 }
 
-/// Returns the error of bytes that are no transaction.
+/// Returns the error of an invalid transaction.
 pub fn bad(at: u64, why: impl Into<String>) -> BodyError {
     BodyError::Bad { at, why: why.into() }
 }

@@ -1,7 +1,7 @@
 //! Histograms of the instructions used by the twelve hottest methods. They are not persisted, so an upgrade resets them.
 //!
 //! A message is counted when its work is done; encoding the reply comes after that and is not included. A query's count is undone with the
-//! query, so queries are counted only if called as updates.
+//! query, so only replicated queries are counted.
 
 use crate::platform;
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ hot! {
     PutBlockChunk "put_block_chunk"
     /// `commit_block`.
     CommitBlock "commit_block"
-    /// `export_blocks`, called as an update.
+    /// `export_blocks`, as a replicated query.
     ExportBlocks "export_blocks"
     /// `ack_exported`.
     AckExported "ack_exported"

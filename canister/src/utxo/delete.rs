@@ -187,7 +187,7 @@ impl UtxoStore {
         if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoRefusal::TxNotFound) }
     }
 
-    /// Frees the bytes that a record keeps in the BlobStore, or returns the name of its external blob. Missing bytes are no error.
+    /// Frees the bytes that a record keeps in the BlobStore, or returns the name of its external blob. Missing bytes are not an error.
     ///
     /// # Errors
     /// `Corrupt`, and nothing has changed.

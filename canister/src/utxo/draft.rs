@@ -12,7 +12,7 @@ use coppice_interface::{
 };
 use std::borrow::Cow;
 
-/// Stands for an output that is not known: like this one, which cannot be spent, it is no UTXO.
+/// Stands for an output that is not known: like this one, which cannot be spent, it is not a UTXO.
 const UNKNOWN: (u64, &[u8]) = (0, &[0x6A]);
 
 /// A transaction's bytes.

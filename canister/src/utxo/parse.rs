@@ -39,13 +39,13 @@ pub struct Parsed {
     pub extended: bool,
     /// The outpoints that the inputs spend, in order; empty for a coinbase.
     pub inputs: Vec<(Hash, u32)>,
-    /// The hash of each output, `None` for an output that is no UTXO.
+    /// The hash of each output, `None` for an output that is not a UTXO.
     pub outputs: Vec<Option<Hash>>,
     /// Satoshis, if the form is extended and the inputs spend at least as much as the outputs have.
     pub fee: Option<u64>,
 }
 
-/// Passes over items of a witness, from byte `at` on, whose lengths have one byte. Returns the byte after them, and the items that are left;
+/// Skips items of a witness, from byte `at` on, whose lengths have one byte. Returns the byte after them, and the items that are left;
 /// that byte may lie behind `bytes`.
 #[inline]
 pub fn pass_items(bytes: &[u8], mut at: usize, mut items: u64) -> (usize, u64) {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(parsed.parsed_owned())
     }
 
-    /// Passes over a witness.
+    /// Skips a witness.
     fn witness(&mut self) -> Result<(), UtxoRefusal> {
         let what = "a witness";
         let mut consumed = 0;

@@ -154,7 +154,7 @@ impl UtxoStore {
     /// Returns for each output whether it could be spent at the height `at`, which may be at most `most`.
     ///
     /// # Errors
-    /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is no error.
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is not an error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at, most)?;
         at_most("outpoints", outpoints.len() as u64, MAX_OUTPOINTS as u64)?;

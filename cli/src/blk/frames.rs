@@ -68,7 +68,7 @@ impl<'a> Frames<'a> {
         Self { scan, source, rules, headers: 0, easy: (0, None), in_vain: 0 }
     }
 
-    /// Adds the file's blocks to the scan, and notes what is no good block. Returns whether the file has a header, or only zeros.
+    /// Adds the file's blocks to the scan, and notes each invalid block. Returns whether the file has a header, or only zeros.
     ///
     /// # Errors
     /// When too many bytes were examined in vain.

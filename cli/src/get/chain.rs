@@ -81,7 +81,7 @@ pub trait Chain {
     /// Returns the places of a transaction, newest first: of all blocks, or only the newest.
     ///
     /// # Errors
-    /// When the cursor is of no page, or the chain cannot be read.
+    /// When the cursor is invalid, or the chain cannot be read.
     fn places(&mut self, id: &[u8; ID], cursor: Option<&str>, limit: u32) -> Result<List<Place>>;
 
     /// Returns the reason why older places of a transaction are not returned, if they are not.
@@ -90,6 +90,6 @@ pub trait Chain {
     /// Returns the transactions with a key, newest first.
     ///
     /// # Errors
-    /// When the cursor is of no page, or the chain cannot be read.
+    /// When the cursor is invalid, or the chain cannot be read.
     fn with_key(&mut self, key: &[u8], cursor: Option<&str>, limit: u32) -> Result<List<Keyed>>;
 }

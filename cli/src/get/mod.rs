@@ -24,7 +24,7 @@ use result::Found;
 /// Looks up a block, a transaction or a key.
 ///
 /// # Errors
-/// When there is no such thing, when the cursor is of no page, or when the chain cannot be read.
+/// When there is no such thing, when the cursor is invalid, or when the chain cannot be read.
 pub fn get(chain: &mut impl Chain, wanted: &Wanted, order: Order, page: &Page) -> Result<Found> {
     match wanted {
         Wanted::Block(number) => result::block(chain, *number, order, page),

@@ -109,7 +109,7 @@ fn key(what: &str) -> Result<Vec<u8>> {
         },
         None => what.as_bytes().to_vec(),
     };
-    ensure!(!what.is_empty(), "the key is empty; 0x is the key of no bytes");
+    ensure!(!what.is_empty(), "the key is empty; write 0x for the empty key");
     ensure!(key.len() <= usize::from(MAX_KEY), "the key has {} bytes, and no key has more than {MAX_KEY}", key.len());
     Ok(key)
 }

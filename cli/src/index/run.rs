@@ -86,7 +86,7 @@ impl Failing {
         self.since.get_or_insert((Instant::now(), revision)).0.elapsed()
     }
 
-    /// Records a step without a failure. A connection alone is no recovery, because the next commit may fail like the last one.
+    /// Records a step without a failure. A connection alone is not a recovery, because the next commit may fail like the last one.
     fn went(&mut self, revision: i64, caught_up: bool) {
         self.since = self.since.filter(|(_, before)| !caught_up && *before >= revision);
     }

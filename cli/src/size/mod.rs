@@ -100,7 +100,7 @@ mod tests {
         let share = |part: usize| parts[part].1 / all * 100.0;
         let readme = include_str!("../../../README.md").replace('\n', " ");
         let text = format!(
-            "bringing its bytes in takes {:.0} %, stable memory {:.0} %, SHA-256 of its segments {:.0} %, appending it {:.1} %, the timer {:.0} %, and \
+            "ingress takes {:.0} %, stable memory {:.0} %, SHA-256 of its segments {:.0} %, appending it {:.1} %, the timer {:.0} %, and \
              pruning it {:.1} %: {:.0} XDR a million blocks",
             share(0),
             share(1),

@@ -5,7 +5,7 @@
 //!   └────▶ utxo_apply_block, slice after slice ... after the last block: verify, against the set
 //! ```
 //! **Constraint.** Blocks are applied in order, and the canister knows the next one. An interrupted replay starts again from the first
-//! block: blocks that an earlier run has applied enter only the set. A replay that begins in the middle of a chain passes over inputs whose
+//! block: blocks that an earlier run has applied enter only the set. A replay that begins in the middle of a chain skips inputs whose
 //! parents have no record.
 
 mod encodings;
@@ -55,7 +55,7 @@ pub struct Replayed {
     pub spent_outputs: u64,
     /// Part of `spent_outputs`: those that an earlier run had spent.
     pub already_spent: u64,
-    /// Inputs that this run passed over, because the transactions of their outputs have no record.
+    /// Inputs that this run skipped, because the transactions of their outputs have no record.
     pub spends_without_record: u64,
     /// Records in the store at the end.
     pub records: u64,

@@ -34,7 +34,7 @@ impl Applied<'_> {
             ),
             UtxoApplyError::Stopped(stop) => Some(self.stopped(stop)),
             UtxoApplyError::BadBody { .. } => Some(format!(
-                "an operator passes over the rest of the block: {}. Then start this command again",
+                "an operator skips the rest of the block: {}. Then start this command again",
                 self.applying("null", true)
             )),
             _ => None,
@@ -105,7 +105,7 @@ impl Applied<'_> {
         )
     }
 
-    /// Returns the call that applies the block with a choice of `missing_parents`, or passes over its rest.
+    /// Returns the call that applies the block with a choice of `missing_parents`, or skips its rest.
     fn applying(&self, missing_parents: &str, skip_rest: bool) -> String {
         let (Self { number, height, .. }, hash) = (self, text(self.block.block_hash().as_byte_array()));
         format!(

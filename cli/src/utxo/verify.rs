@@ -37,7 +37,7 @@ pub struct Verified {
 /// The expected state of an output.
 struct Expected<'a> {
     outpoint: OutPoint,
-    /// The UTXO hash; `None` for an output that is no UTXO.
+    /// The UTXO hash; `None` for an output that is not a UTXO.
     hash: Option<&'a UtxoHash>,
     coinbase: bool,
     spender: Option<Input>,

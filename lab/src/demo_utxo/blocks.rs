@@ -15,7 +15,7 @@ const CROWD: u64 = 100;
 const FAN_OUT: (u32, u32) = (101, 40);
 /// Range of outputs of such a transaction.
 const WIDE: (u64, u64) = (100, 600);
-/// Percentage of transactions with a data output, which is no UTXO.
+/// Percentage of transactions with a data output, which is not a UTXO.
 const WITH_DATA: u64 = 5;
 /// Satoshis of a coinbase.
 const SUBSIDY: u64 = 5_000_000_000;

@@ -99,7 +99,7 @@ impl<S: Site> Story<'_, S> {
             }
             (Stage::Preserved, ..) if self.safe_height() >= due => (
                 Stage::Outlived,
-                format!("due at {due}, {number} would be gone by now, and are there: {name} stays valid"),
+                format!("due at {due}, {number} are still there: preserved, so that {name} stays valid"),
             ),
             (Stage::Mined, ..) if height == self.plan.old_mined => {
                 (Stage::Mined, format!("{name} is submitted again, valid as before, and mined at last"))

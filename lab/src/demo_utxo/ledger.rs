@@ -33,7 +33,7 @@ pub struct Entry {
     pub spendable_at: u32,
     /// The outputs it spends.
     pub inputs: Vec<(Id, u32)>,
-    /// Its outputs; `None` for an output that is no UTXO.
+    /// Its outputs; `None` for an output that is not a UTXO.
     pub outputs: Vec<Option<Output>>,
     /// The blocks that contain it.
     pub blocks: Vec<Block>,

@@ -6,8 +6,8 @@
 //!                          └─▶ ledger ◀── jobs that have ended    events: old and unmined, a reorg, a replay
 //! after the last block: verify, record by record, and report
 //! ```
-//! **Constraint.** Except in the reorg, the next block is added only when no job waits or runs. Then the heights of a run alone determine
-//! its results, whenever the timer fires.
+//! **Constraint.** Except in the reorg, the next block is added only when no job waits or runs. Results therefore
+//! depend only on the run's heights, not on when the timer fires.
 
 mod blocks;
 mod coins;

@@ -40,7 +40,7 @@ impl Request {
     /// Reads a request from its URL's path and its body.
     ///
     /// # Errors
-    /// The answer to a request that is not one of these, whose body is no envelope, or that its sender has not signed.
+    /// The answer to a request that is not one of these, whose body is not an envelope, or that its sender has not signed.
     pub fn read(url: &str, body: &[u8]) -> Result<Self, Answer> {
         let refused = |why: &str| Answer::refused(StatusCode::BAD_REQUEST, why);
         let path = url.split('?').next().unwrap_or_default();

@@ -56,7 +56,7 @@ fn short_story_succeeds_and_prints_one_line_of_json() {
         "it has caught up",
         "it stays unmined",
         "kept until",
-        "would be gone by now",
+        "are still there: preserved",
         "mined at last",
         "preserved no longer",
         "are gone",

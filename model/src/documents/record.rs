@@ -27,7 +27,7 @@ pub struct Output {
 pub struct Record {
     /// The transaction.
     pub tx: Rc<Tx>,
-    /// Its outputs; `None` for an output that is no UTXO.
+    /// Its outputs; `None` for an output that is not a UTXO.
     pub outputs: Vec<Option<Output>>,
     /// Outputs of a page.
     pub batch: u32,

@@ -31,7 +31,7 @@ pub struct Template {
     pub sweeps: Option<u8>,
     /// Number of outputs.
     pub outputs: u32,
-    /// A bit for each output that is no UTXO.
+    /// A bit for each output that is not a UTXO.
     pub data: u8,
     /// The place of its bytes.
     pub blob: Blob,

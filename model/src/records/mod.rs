@@ -42,7 +42,7 @@ pub struct Output {
 pub struct Record {
     /// The outputs that it spends, by input.
     pub inputs: Vec<(Txid, u32)>,
-    /// Its outputs; `None` for one that is no UTXO.
+    /// Its outputs; `None` for one that is not a UTXO.
     pub outputs: Vec<Option<Output>>,
     /// Outputs of a page.
     pub batch: u32,

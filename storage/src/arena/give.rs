@@ -1,4 +1,4 @@
-//! Quarantining, releasing and giving back state.
+//! Quarantines, releases and gives back slots.
 
 use super::class::{Class, Owner, Side};
 use super::granules::{Entry, SlotState, Undecodable};

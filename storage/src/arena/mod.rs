@@ -262,7 +262,7 @@ impl<P: Platform> Arena<P> {
         self.with(|state| state.counters.kept(owner) * GRANULE)
     }
 
-    /// Counters of a class's state.
+    /// Slot counters of a class.
     pub fn class_counters(&self, class: Class) -> ClassCounters {
         self.with(|state| state.counters.class(class))
     }

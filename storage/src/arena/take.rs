@@ -1,4 +1,4 @@
-//! Reserving and taking state.
+//! Reserves and takes slots.
 
 use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
 use super::demand::{Demand, left, missing};

@@ -69,7 +69,7 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
         let message = idle(state, touched, &format!("the upload of block {number}"));
         return Some(finding(ProblemCode::UploadStuck, message).since_secs(Some(touched)).with_action(action));
     }
-    // Successive uploads that append blocks are no problem, so the time counts from the last append.
+    // Successive uploads that append blocks are not a problem, so the time counts from the last append.
     let now = platform::time_secs();
     let open = since.of(ProblemCode::UploadOpen)? / NS;
     let open = appended_at(state, since, now).map_or(open, |appended| appended.max(open));

@@ -139,7 +139,7 @@ impl UtxoStore {
         Ok(Contest { winners, contested, losers })
     }
 
-    /// Returns the parent of a winner's input; `None` if it has no record and the input is passed over.
+    /// Returns the parent of a winner's input; `None` if it has no record and the input is skipped.
     fn parent(&self, txid: &Hash, call: &Call) -> Result<Option<Found>, UtxoRefusal> {
         match call.missing {
             MissingParents::PassOver => if_found(self.find(txid)),

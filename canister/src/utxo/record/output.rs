@@ -92,7 +92,7 @@ impl Entry {
         self.is(SPENT).then(|| Spender { txid: txid.into(), vin })
     }
 
-    /// Returns the entry in the form of the document: 32 bytes unspent, 68 spent or frozen, `None` for an output that is no UTXO.
+    /// Returns the entry in the form of the document: 32 bytes unspent, 68 spent or frozen, `None` for an output that is not a UTXO.
     pub fn shown(&self) -> Option<ByteBuf> {
         if !self.is(UTXO) {
             return None;

@@ -303,7 +303,7 @@ fn rest_of_a_body_that_breaks_off_is_passed_over_by_the_advised_call() {
     let cut = AppendBlock { body: body.into(), sha256: BySegment { body: digest, ..whole.sha256 }, ..whole };
     world.client.append_block(&cut).done().unwrap();
     let error = world.ingest(APPLIED + 1, plan(vec![])).unwrap_err();
-    assert!(error.contains("block body, transaction") && error.contains("passes over the rest"), "{error}");
+    assert!(error.contains("block body, transaction") && error.contains("skips the rest"), "{error}");
     assert_eq!(play(&world.net, world.net.principal, &error), ["utxo_apply_block"], "{error}");
     let last = next.txdata.last().unwrap().compute_txid();
     // The block is applied; that it is not the file's block stays an error.

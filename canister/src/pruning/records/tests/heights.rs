@@ -4,7 +4,7 @@ use super::service::Service;
 use crate::utxo::tests::world::Tx;
 use coppice_interface::*;
 
-/// The first number that is no valid height.
+/// The first number that is not a valid height.
 const NONE: u32 = 1 << 31;
 
 /// Returns a spent parent that is due at 1,288, and a transaction that spends from it and has been unmined since 1,000.
