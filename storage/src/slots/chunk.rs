@@ -181,7 +181,7 @@ impl<P: Platform> Slots<P> {
         if let Some(index) = line.free.checked_sub(1) {
             let head: [u8; 8] = self.arena.payload().read(slot_at(class, granule, index.into()));
             let next = u32_at(&head, 4);
-            if head[..2] == [class as u8, FREE] && index < line.begun && next <= line.begun.into() {
+            if head[..2] == [class as u8, FREE] && index < line.begun && next <= u32::from(line.begun) {
                 line.free = next as u16;
                 return Some(index.into());
             }

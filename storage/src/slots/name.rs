@@ -93,7 +93,7 @@ impl<P: Platform> Slots<P> {
         let place = self.place(slot)?;
         let line = self.line(place.granule);
         let head: [u8; 2] = self.arena.payload().read(slot_at(place.class, place.granule, place.index));
-        (place.index < line.begun.into() && head == [place.class as u8, USED]).then_some((place, line))
+        (place.index < u32::from(line.begun) && head == [place.class as u8, USED]).then_some((place, line))
     }
 
     /// Returns place and line of a slot, and traps if it is not in use.
@@ -140,6 +140,6 @@ impl<P: Platform> Slots<P> {
 
     /// Returns whether `slot` is in use and holds at least `bytes` bytes.
     pub fn holds(&self, slot: SlotId, bytes: u64) -> bool {
-        self.in_use(slot).is_some_and(|(place, _)| bytes <= self.bytes_of(&place).into())
+        self.in_use(slot).is_some_and(|(place, _)| bytes <= u64::from(self.bytes_of(&place)))
     }
 }
