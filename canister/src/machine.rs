@@ -152,7 +152,15 @@ impl Machine {
 
     /// The reason why an append, or the beginning of an upload, has to wait.
     fn waits(&self) -> Option<AppendError> {
-        let left = state::read(|state| state.chain.to_clear());
+        let (left, is_stuck) = state::read(|state| {
+            let chain = state.chain.state();
+            (state.chain.to_clear(), chain.head().is_some() && chain.seal.is_none())
+        });
+        if is_stuck && self.model.rollback_to.is_none() {
+            // A rollback has ended on the oldest block, which was damaged meanwhile: only a reset helps.
+            assert!(self.model.kept.len() == 1 && self.model.kept[0].damaged, "a head without a seal");
+            return Some(AppendError::Conflict { differs: vec![BlockField::Unreadable] });
+        }
         let clears = (left > 0).then_some(AppendError::ResetUnderway { left });
         self.model.refuses_append(self.world.now()).or(clears)
     }
