@@ -123,12 +123,14 @@ struct Machine {
     slice: u64,
     /// The last block that a rollback has begun to remove.
     leaving: Option<Made>,
+    /// The head to which a rollback has come last.
+    fell_to: Option<u64>,
 }
 
 impl Machine {
     fn new(first: u64, seed: u64, slice: u64, verify: bool) -> Self {
         let model = Model::new(first, world::CLASS, world::PRODUCER, world::EXPIRY);
-        Self { world: World::new(seed, slice, verify), model, verify, slice, leaving: None }
+        Self { world: World::new(seed, slice, verify), model, verify, slice, leaving: None, fell_to: None }
     }
 
     /// Sends a message that must not trap.
@@ -159,6 +161,7 @@ impl Machine {
         if is_stuck && self.model.rollback_to.is_none() {
             // A rollback has ended on the oldest block, which was damaged meanwhile: only a reset helps.
             assert!(self.model.kept.len() == 1 && self.model.kept[0].damaged, "a head without a seal");
+            assert_eq!(self.fell_to, self.model.head(), "only a rollback ends on a head without a seal");
             return Some(AppendError::Conflict { differs: vec![BlockField::Unreadable] });
         }
         let clears = (left > 0).then_some(AppendError::ResetUnderway { left });
@@ -296,6 +299,7 @@ impl Machine {
 
     /// Removes the blocks above the head from the model.
     fn fall_to(&mut self, head: u64) {
+        self.fell_to = Some(head);
         for made in self.model.roll_back(head) {
             self.world.meets(if made.damaged { "damaged blocks rolled back" } else { "blocks rolled back" });
             self.leaving = Some(made);

@@ -62,7 +62,7 @@ struct Open {
 }
 
 /// Returns the reason of a refused chunk as the interface has it.
-fn no_chunk(why: ChunkError) -> TransactionUploadError {
+fn refused_chunk(why: ChunkError) -> TransactionUploadError {
     match why {
         ChunkError::OutOfRange { chunks } => TransactionUploadError::ChunkOutOfRange { chunks },
         ChunkError::WrongLength { expected } => TransactionUploadError::WrongLength { expected },
@@ -235,7 +235,7 @@ impl Uploads {
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         let (nth, open) = self.of(by, &arg.txid)?.ok_or(TransactionUploadError::NoUpload)?;
-        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len()).map_err(no_chunk)?;
+        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len()).map_err(refused_chunk)?;
         if open.received[arg.chunk as usize] == 1 {
             if location::read(blobs, open.parts.iter().copied(), start, end - start)? != arg.bytes.as_slice() {
                 return Err(TransactionUploadError::ChunkMismatch);

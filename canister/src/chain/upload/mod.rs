@@ -34,7 +34,7 @@ pub const MAX_CHUNK: u32 = 1 << 20;
 const MAX_CHUNKS: u64 = 16_384;
 
 /// Returns the reason of a refused chunk as the interface has it.
-fn no_chunk(why: ChunkError) -> UploadError {
+fn refused_chunk(why: ChunkError) -> UploadError {
     match why {
         ChunkError::OutOfRange { chunks } => UploadError::ChunkOutOfRange { chunks },
         ChunkError::WrongLength { expected } => UploadError::WrongLength { expected },
@@ -165,7 +165,7 @@ impl ChainStore {
         now: u64,
     ) -> Result<UploadProgress, UploadError> {
         let upload = self.upload_of(put.number)?;
-        let range = upload.chunks().place(put.chunk, put.bytes.len()).map_err(no_chunk)?;
+        let range = upload.chunks().place(put.chunk, put.bytes.len()).map_err(refused_chunk)?;
         let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
         if self.received(put.chunk) {
             let mut there = Vec::new();

@@ -62,7 +62,7 @@ use std::rc::Rc;
 const CELL: Cell = Cell {
     at: places::PRUNE,
     capacity: 16 << 10,
-    header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 2 },
+    header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 3 },
 };
 
 /// Policy and progress.

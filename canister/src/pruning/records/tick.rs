@@ -57,12 +57,12 @@ impl UtxoPruner {
                 logs::error("pruner: ticks trap: the next ones do less work");
                 self.save();
             }
-            Turn::Skip(at) => self.pass_over(at),
+            Turn::Skip(at) => self.skip(at),
         }
     }
 
     /// Skips a record that trapped repeatedly. Fails the job if finding the next record traps.
-    fn pass_over(&mut self, at: Option<At>) {
+    fn skip(&mut self, at: Option<At>) {
         if let Some(at) = at {
             let Cursor { txid, key, .. } = at.cursor;
             logs::error(&format!(

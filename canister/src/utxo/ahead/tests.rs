@@ -55,7 +55,7 @@ fn large_transaction_is_a_group_by_itself() {
 }
 
 #[test]
-fn items_that_are_not_asked_for_are_passed_over() {
+fn items_that_are_not_asked_for_are_skipped() {
     let mut items: Vec<_> = (0..200).map(|at| raw(&Tx::orphan(at, 1))).collect();
     items[70].source = TransactionSource::Uploaded(Tx::orphan(0, 1).id());
     let mut batch = Ahead::new(&items);
@@ -71,7 +71,7 @@ fn transaction_of_no_batch_is_parsed_by_itself() {
     let items = [raw(&Tx::orphan(2, 1))];
     let mut batch = Ahead::new(&items);
     assert_eq!(batch.parse(bytes(&alone)), parse(bytes(&alone)));
-    assert_eq!(batch.parse(bytes(&items[0])), parse(bytes(&items[0])), "asked for after all were passed over");
+    assert_eq!(batch.parse(bytes(&items[0])), parse(bytes(&items[0])), "asked for after all were skipped");
     assert!(batch.parse(&[]).is_err());
 }
 

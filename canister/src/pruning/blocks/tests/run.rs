@@ -150,7 +150,7 @@ fn switching_pruning_off_ends_the_run() {
 
 /// Emptying the chain forgets its skipped blocks, because the next chain may have a block of the same number.
 #[test]
-fn a_reset_forgets_the_blocks_that_were_set_aside() {
+fn a_reset_forgets_the_skipped_blocks() {
     let mut world = world(policy());
     let slice = Piece::Slice(crate::chain::IndexTable::Keys, 128);
     world.pruner.stored.skipped = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
