@@ -32,7 +32,7 @@ fn other_versions_and_unreadable_bytes_are_refused() {
     let cells = Rc::new(crate::testing::space(memory::CELLS));
     let open = || UtxoPruner::open(Rc::clone(&cells)).map(drop);
     let bytes: [u8; 16] = cells.read(places::UTXO_PRUNER);
-    for (at, byte) in [(0, b'X'), (4, 0), (4, 2), (5, 1), (12, 0xFF)] {
+    for (at, byte) in [(0, b'X'), (4, 0), (4, bytes[4] - 1), (4, bytes[4] + 1), (5, 1), (12, 0xFF)] {
         let mut wrong = bytes;
         wrong[at] = byte;
         cells.write(places::UTXO_PRUNER, &wrong);
