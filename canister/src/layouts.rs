@@ -1,14 +1,16 @@
 //! Tests that fix the layouts of stable memory: the first bytes of each cell and space of a busy canister.
 
+use crate::memory::{arena, space};
 use crate::persisted::busy;
+use crate::places::{self, CELLS};
 use crate::platform::{time_ns, time_secs};
 use crate::state::mutate;
-use crate::storage::blob::{GRANULE, Owner};
-use crate::storage::memory::*;
-use crate::storage::{owners, places};
-use crate::testing::{block, with_keys};
+use coppice_chain::places as of_chain;
+use coppice_chain::testing::{block, with_keys};
 use coppice_interface::*;
 use coppice_model::blocks::upload;
+use coppice_records::places as of_records;
+use coppice_storage::blob::{GRANULE, Owner};
 
 /// Adds what [`busy`] leaves out: a chain with ids and keys, a rollback, an open upload, blobs to delete, a lease, a line in the log.
 fn busier() {
@@ -31,7 +33,7 @@ fn busier() {
                 file_type: "tx".into(),
                 store_type: StoreType::ALL[0],
             };
-            state.deletions.schedule(&crate::deletion::Name::from(&name), 5 + nth as u32, now).unwrap();
+            state.deletions.schedule(&coppice_records::deletion::Name::from(&name), 5 + nth as u32, now).unwrap();
         }
     });
 }
@@ -94,18 +96,18 @@ layouts! {
         "43504346010000000f030000a466636f6e666967b1696c6f675f636c6173731a",
         "00010000706d61785f737461626c655f70616765731a007d00006f7665726966",
     ];
-    pruner_of_blocks: of_space(CELLS, places::PRUNE), [
+    pruner_of_blocks: of_space(CELLS, of_chain::PRUNE), [
         "435050520300000020020000ac66706f6c696379ad6f7072756e696e675f656e",
         "61626c6564f56c7461726765745f6279746573006b72657461696e5f64617973",
     ];
-    exporters: of_space(CELLS, places::EXPORTERS), [
+    exporters: of_space(CELLS, of_chain::EXPORTERS), [
         "43504558010000004d000000a167696e6465786572a4697072696e636970616c",
         "410365626f756e64106f61636b6e6f776c65646765645f61741b17979cfe362a",
     ];
-    rollbacks: of_space(CELLS, places::ROLLBACKS), [
+    rollbacks: of_space(CELLS, of_chain::ROLLBACKS), [
         "435052420200000012000000a265636f756e7401657374657073818201152cc2",
     ];
-    upload_of_a_block: of_space(CELLS, places::UPLOAD), [
+    upload_of_a_block: of_space(CELLS, of_chain::UPLOAD), [
         "4350555002000120160000000000000016105e5f00000000b80b00000d000000",
         "28000000e803000000000000200000005ff35365000000000000000000000000",
         "001b75c002b9dca87ad0024ae2a021b0a40bf4fbb6f8ba9ad2c2622d30ddfd2d",
@@ -115,14 +117,14 @@ layouts! {
         "a92a927fcfda2b79495f9e1cb80d888bb1ba050445687302e2b0fbc4412efa9c",
         "0104000000000000000000000000000000000000000000000000000000000000",
     ];
-    upload_of_a_transaction: of_space(CELLS, places::TRANSACTION_UPLOAD), [
+    upload_of_a_transaction: of_space(CELLS, of_records::TRANSACTION_UPLOAD), [
         "435054550100000090000000a762627941016474786964582005050505050505",
         "05050505050505050505050505050505050505050505050505666c656e677468",
     ];
-    uploads_of_transactions: of_space(CELLS, places::TRANSACTION_PLACES), [
+    uploads_of_transactions: of_space(CELLS, of_records::TRANSACTION_PLACES), [
         "43505450010000000000000000000000",
     ];
-    pruner_of_records: of_space(CELLS, places::UTXO_PRUNER), [
+    pruner_of_records: of_space(CELLS, of_records::UTXO_PRUNER), [
         "435055520200000027080000b81e6873657474696e6773b26e7072756e65725f",
         "656e61626c6564f57364697361626c655f6461685f636c65616e6572f4706a6f",
     ];
@@ -131,11 +133,11 @@ layouts! {
         "1200000001000000140000000100000016000000010000001500000001000000",
         "230000000100000017000000010000001c000000010000001d00000001000000",
     ];
-    job: of_space(JOBS, places::JOB_LEN as u64), [
+    job: of_space(of_records::JOBS, of_records::JOB_LEN as u64), [
         "43504a4201000000da000000af626964016668656967687419044c6774726967",
         "67657265426c6f636b65737461746569436f6d706c6574656463656e64f66e63",
     ];
-    ring_of_jobs: of_space(JOBS, 0), [
+    ring_of_jobs: of_space(of_records::JOBS, 0), [
         "435052470100000000000000000000001f000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
     ];
@@ -157,15 +159,15 @@ layouts! {
         "08000c0000000c00000000000000000010000100000001000000000000000000",
         "0000030000000300000000000000000008000c0000000c000000000000000000",
     ];
-    log_directory: of_space(LOG_DIRECTORY, 0), [
+    log_directory: of_space(of_chain::LOG_DIRECTORY, 0), [
         "43504c4403000000000001000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "1f000000010000002ae740d1f2d739d82100000001000000b870bee4e4bfb1c5",
     ];
-    block_records: of_space(BLOCK_RECORDS, 0), [
+    block_records: of_space(of_chain::BLOCK_RECORDS, 0), [
         "4350425208000000000000000000000000000000000000000000000000000000",
     ];
-    a_block_record: of_memory(page_of(owners::BLOCK_RECORDS) + 8 * 256), [
+    a_block_record: of_memory(page_of(coppice_chain::owners::BLOCK_RECORDS) + 8 * 256), [
         "0cb10000000000000800000000000000a0190100000000002823000004000000",
         "080000000000000008105e5f0000000008105e5f000000000000000020000000",
         "005a8f7d1e709d20fea2d465adab219e017d1c192e989c8fb08d35bd0a2d9dcd",
@@ -177,26 +179,26 @@ layouts! {
         "0cb10000000000000900000000000000d43c0100000000002823000004000000",
         "080000000000000009105e5f0000000009105e5f000000000000000020000000",
     ];
-    transaction_index: of_space(TRANSACTION_INDEX, 0), [
+    transaction_index: of_space(of_chain::TRANSACTION_INDEX, 0), [
         "4350485405000000800000000000000004000000000000000000000000000000",
         "0000000000000000",
     ];
-    utxo_index: of_space(UTXO_INDEX, 0), [
+    utxo_index: of_space(of_records::UTXO_INDEX, 0), [
         "4350485405000000800000000000000008000000000000000000000000000000",
         "0000000000000000",
     ];
-    utxo_slots: of_space(UTXO_SLOTS, 0), [
+    utxo_slots: of_space(of_records::UTXO_SLOTS, 0), [
         "4350534c04000000013000000130000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "190000001900000001000000010000001c0000001c0000000700000001000000",
     ];
-    order_of_utxo_records: of_memory(root_of(UTXO_SLOTS)), [
+    order_of_utxo_records: of_memory(root_of(of_records::UTXO_SLOTS)), [
         "00a5000000000000080000000000000000000000000000000e00000000000000",
         "014800000000000007000000000000002948000017fcffff0100000000000000",
         "0000000000000000000000000000000051480000ffffffff0100000000000000",
         "0000000000000000030000000805000078040000900000008403000000000000",
     ];
-    deletion_queue: of_memory(root_of(DELETIONS)), [
+    deletion_queue: of_memory(root_of(of_records::DELETIONS)), [
         "10a500000000000043504451030000000400000000000000014e0000294e0000",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000010001000100000000000000",

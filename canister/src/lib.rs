@@ -1,45 +1,34 @@
 //! Coppice: a canister that keeps a chain's blocks, receipts and index in stable memory, and prunes them without growing.
 //!
-//! Layers, highest first. A module imports only its own layer and lower ones; `tests/source` checks this.
+//! This crate is the wiring: `coppice_chain` keeps the blocks, `coppice_records` the UTXO records, `coppice_storage` the memory of both.
 //!
-//! | layer | modules |
+//! | module | holds |
 //! |---|---|
-//! | 8 | `api`: access control, Candid encoding, endpoints, HTTP |
-//! | 7 | `operation`: timers, samples, health |
-//! | 6 | `state`: all that is persisted, opened once |
-//! | 5 | `pruning`: of blocks, of UTXO records |
-//! | 4 | `apply`: kept blocks to UTXO records; `export`: exporters and their pages; `external`: records whose data lies outside the canister |
-//! | 3 | `chain`, `utxo`, `deletion`: three independent stores |
-//! | 2 | `logs`, `settings` |
-//! | 1 | `storage`: spaces, blobs, tables, slots |
-//! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `sha256`, `text` |
+//! | [`api`] | access control, Candid encoding, endpoints, HTTP |
+//! | [`operation`] | timers, samples, health |
+//! | [`state`] | all that is persisted, opened once; what joins blocks and records |
+//! | [`logs`], [`settings`] | the log, the audit log, the history; settings and roles |
+//! | [`memory`], [`places`] | the one address space, and the places of the canister's own data in it |
+//! | [`platform`] | all calls of the Internet Computer, with a native twin |
 
 pub mod api;
-mod apply;
 #[cfg(feature = "bench")]
 pub mod bench;
-pub mod chain;
-pub mod deletion;
-pub mod export;
-pub mod external;
 #[cfg(test)]
 mod layouts;
 pub mod logs;
 #[cfg(test)]
 mod machine;
+pub mod memory;
 pub mod operation;
 #[cfg(test)]
 mod persisted;
+pub mod places;
 pub mod platform;
-pub mod pruning;
 pub mod settings;
-pub mod sha256;
-pub mod state;
-pub mod storage;
 #[cfg(test)]
-mod testing;
-pub mod text;
-pub mod utxo;
+mod shared;
+pub mod state;
 
 use api::{access, wire};
 use coppice_interface::CanisterArg;

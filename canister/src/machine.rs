@@ -8,12 +8,11 @@
 mod world;
 
 use crate::api::endpoints::{blocks, export, operation, prune};
-use crate::chain::IndexTable;
 use crate::platform::native;
 use crate::state;
-use crate::storage::owners;
-use crate::testing::{block, id, with_keys};
 use candid::Principal;
+use coppice_chain::testing::{block, id, with_keys};
+use coppice_chain::{IndexTable, owners};
 use coppice_interface::*;
 use coppice_model::blocks::upload;
 use coppice_model::chain::{Made, Model, Upload, Whereabouts};
@@ -654,7 +653,7 @@ fn run(((first, again), seed, slice, verify, steps): History) -> BTreeMap<&'stat
 }
 
 proptest! {
-    #![proptest_config(crate::testing::histories(96))]
+    #![proptest_config(coppice_storage::testing::histories(96))]
 
     #[test]
     fn any_history_agrees_with_the_model(history in history(false)) {

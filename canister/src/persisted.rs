@@ -4,25 +4,24 @@
 //! Every structure of each cell, however deep, gets a field that this code does not know.
 
 use crate::platform::{native, time_secs};
-use crate::pruning::blocks::policy;
 use crate::state::{self, mutate, read};
-use crate::storage::memory;
-use crate::storage::places;
-use crate::testing::block;
-use crate::utxo::Ahead;
-use crate::utxo::tests::world::{Tx, block as in_block, raw};
+use crate::{memory, places};
 use candid::Principal;
 use ciborium::Value;
+use coppice_chain::pruning::policy;
+use coppice_chain::testing::block;
 use coppice_interface::*;
+use coppice_records::testing::{Tx, block as in_block, raw};
+use coppice_records::utxo::Ahead;
 
 /// The cells in CBOR, and the names of fields and structures that a busy canister must have there. The map of exporters is keyed by name,
 /// and is not a structure.
 const CELLS: [(u64, &str); 5] = [
     (places::CONFIG, "config roles principal utxo_batch_size"),
-    (places::PRUNE, "policy retain_blocks last_run reason"),
-    (places::EXPORTERS, "bound acknowledged_at"),
-    (places::TRANSACTION_UPLOAD, "parts offset gen"),
-    (places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
+    (coppice_chain::places::PRUNE, "policy retain_blocks last_run reason"),
+    (coppice_chain::places::EXPORTERS, "bound acknowledged_at"),
+    (coppice_records::places::TRANSACTION_UPLOAD, "parts offset gen"),
+    (coppice_records::places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
 ];
 
 const NEW: &str = "a_field_to_come";
@@ -45,7 +44,7 @@ pub fn busy() {
             let admission = state.admission();
             state.chain.append(&mut state.blobs, &block(number, &[], 9_000), &admission, time_secs()).unwrap();
         }
-        state.exporters.acknowledge(&state.chain, principal(3), 15, &crate::testing::hash(15, 0)).unwrap();
+        state.exporters.acknowledge(&state.chain, principal(3), 15, &coppice_chain::testing::hash(15, 0)).unwrap();
         let arg = PrunePolicyArg { retain_blocks: Some(5), ..PrunePolicyArg::default() };
         state.pruner.set_policy(policy::changed(&PrunePolicy::default(), &arg, &state.config).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
@@ -61,7 +60,7 @@ fn records() {
     let old = Tx::of(70, &[([9; 32], 0)], 1);
     mutate(|state| {
         let settings = state.config.utxo.clone();
-        let call = crate::utxo::Call {
+        let call = coppice_records::utxo::Call {
             height: 1_000,
             now_ns: 5,
             settings: &settings,
@@ -89,7 +88,7 @@ fn records() {
     };
     let notify = |height: u32| mutate(|state| drop(state.utxo_pruner.notify_block(height, true, false).unwrap()));
     let slot = read(|state| state.utxo.slot_of(&old.txid));
-    let damage = |kind: u8| crate::testing::overwrite(slot, 0, &[kind]);
+    let damage = |kind: u8| coppice_storage::testing::overwrite(slot, 0, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
     // Phase 1 reaches an unreadable record, which is then quarantined.
@@ -127,7 +126,7 @@ fn with_a_field(value: &mut Value, names: &mut Vec<String>, is_structure: bool) 
 }
 
 fn cell_value(at: u64) -> Value {
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     let len: [u8; 4] = cells.read(at + 8);
     let mut bytes = Vec::new();
     cells.read_onto(&mut bytes, at + 12, u32::from_le_bytes(len) as usize);
@@ -135,7 +134,7 @@ fn cell_value(at: u64) -> Value {
 }
 
 fn write(at: u64, value: &Value) {
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     let mut bytes = Vec::new();
     ciborium::into_writer(value, &mut bytes).unwrap();
     let header: [u8; 8] = cells.read(at);
@@ -176,7 +175,7 @@ fn unknown_field_in_any_structure_of_a_cell_is_ignored() {
     for (at, expected) in CELLS {
         let (now, mut names) = (cell_value(at), Vec::new());
         let mut next = now.clone();
-        with_a_field(&mut next, &mut names, at != places::EXPORTERS);
+        with_a_field(&mut next, &mut names, at != coppice_chain::places::EXPORTERS);
         let missing: Vec<&str> = expected.split(' ').filter(|name| !names.iter().any(|there| there == name)).collect();
         assert_eq!(missing, [] as [&str; 0], "cell {at} has only {names:?}");
         write(at, &next);
@@ -190,7 +189,7 @@ fn unknown_field_in_any_structure_of_a_cell_is_ignored() {
 fn another_version_of_a_cell_is_refused() {
     busy();
     let before = shown();
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     for (at, _) in CELLS {
         let (header, value): ([u8; 8], _) = (cells.read(at), cell_value(at));
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
@@ -211,7 +210,7 @@ fn another_version_of_a_cell_is_refused() {
 #[test]
 fn another_header_of_the_region_of_cells_is_refused() {
     busy();
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     for header in [[0; 8], *b"CPCE\x01\0\0\0"] {
         cells.write(0, &header);
         assert!(upgrade().unwrap_err().contains("cells"), "{header:?}");

@@ -6,6 +6,8 @@
 pub mod access;
 mod audit;
 mod blob;
+#[cfg(feature = "storage")]
+pub mod blocks;
 mod chain;
 mod deletion;
 mod error;
@@ -22,6 +24,9 @@ mod pruner;
 pub mod seals;
 pub mod segments;
 pub mod settings;
+#[cfg(feature = "storage")]
+mod storage;
+pub mod text;
 mod utxo;
 
 pub use audit::*;

@@ -85,7 +85,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{CELLS, fresh, space};
+    use crate::testing::{CELLS, fresh, space};
 
     const CELL: Cell =
         Cell { at: 4_096, capacity: 24, header: Header { name: "letters", magic: *b"ABCD", version: 1 } };

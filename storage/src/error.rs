@@ -21,8 +21,11 @@ pub enum GrowError {
         missing: u128,
     },
     /// The owners that count towards the quota have used it up.
-    #[error("the quota is used up")]
-    QuotaFull,
+    #[error("the quota of {limit} bytes is used up")]
+    QuotaFull {
+        /// The quota in bytes.
+        limit: u64,
+    },
     /// Deferred to a separate message: see [`Growth::put_off`](crate::Growth::put_off).
     #[error("memory growth is deferred to a separate message")]
     Later,

@@ -18,13 +18,10 @@
 
 use crate::bytes::{array_at, u64_at};
 use crate::raw::Raw;
-use crate::{GrowError, Platform, WASM_PAGE};
+use crate::{GrowError, NS, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
 use std::marker::PhantomData;
-
-/// Nanoseconds of a second.
-const NS: u64 = 1_000_000_000;
 
 /// Nodes of the subnet for which the prices below hold.
 const NODES: u128 = 13;
@@ -72,7 +69,7 @@ struct Price {
 }
 
 /// Growth of raw memory under a cap, with measured prices and deferred growth.
-pub struct Growth<P> {
+pub struct Growth<P = crate::Ic> {
     /// The cap on raw pages.
     max_pages: Cell<u64>,
     terms: Cell<Terms>,

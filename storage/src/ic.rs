@@ -28,6 +28,18 @@ impl crate::Platform for Ic {
         ic_cdk::api::performance_counter(0)
     }
 
+    fn caller() -> ic_principal::Principal {
+        ic_cdk::api::msg_caller()
+    }
+
+    fn is_replicated() -> bool {
+        ic_cdk::api::in_replicated_execution()
+    }
+
+    fn log(line: &str) {
+        ic_cdk::api::debug_print(line);
+    }
+
     fn trap(message: &str) -> ! {
         ic_cdk::api::trap(message)
     }

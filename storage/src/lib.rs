@@ -13,24 +13,25 @@
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
-//! | [`Meter`], [`marker`] | the instructions and pages after which a message's loop ends; a way past work that traps |
+//! | [`Meter`], [`Budget`], [`marker`] | the instructions and pages after which a message's loop ends; what a message's work may take; a way past work that traps |
+//! | [`log`] | lines about damage and work |
 //!
 //! The platform is a type parameter, a [`Platform`]: [`Ic`] on a canister, and [`twin::Twin`], which tests control, in native builds.
 
 pub mod arena;
 pub mod blob;
+mod budget;
 pub mod bytes;
 pub mod cbor;
 pub mod cell;
 pub mod checksum;
 pub mod chunks;
 mod error;
-#[cfg(test)]
-mod fixture;
 mod growth;
 mod hash_key;
 pub mod header;
 mod ic;
+pub mod log;
 pub mod marker;
 mod meter;
 mod pages;
@@ -41,9 +42,12 @@ pub mod slots;
 pub mod space;
 mod superblock;
 pub mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(not(target_family = "wasm"))]
 pub mod twin;
 
+pub use budget::{Budget, Limit};
 pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
@@ -56,6 +60,10 @@ pub use platform::Platform;
 pub use raw::Raw;
 pub use space::Space;
 
+/// Nanoseconds of a second.
+pub const NS: u64 = 1_000_000_000;
+/// Maximum pages of 4 KiB that a message changes: 68 MiB, because the platform slows a canister down above 75 MiB.
+pub const MOST_PAGES: u64 = 17_408;
 /// Bytes of a WebAssembly page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
 /// Bytes of the pages by which the platform charges reads and writes.

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 const EVERY: u64 = 16;
 
 /// Limits of a message's loop, in instructions and changed pages.
-pub struct Meter<P> {
+pub struct Meter<P = crate::Ic> {
     /// Value of the instruction counter at which no further step begins.
     end: u64,
     /// Instructions from the first reading of the counter to the end, until the counter is read.

@@ -24,7 +24,7 @@ struct Round {
 }
 
 /// The last entries of a sequence; its owner keeps the number of entries ever written.
-pub struct Ring<P: Platform> {
+pub struct Ring<P: Platform = crate::Ic> {
     space: Space<P>,
     /// Bytes of a slot, a fraction of a leaf.
     len: u64,
@@ -103,7 +103,7 @@ impl<P: Platform> Ring<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{LOG, arena, forget, fresh, space};
+    use crate::testing::{LOG, arena, forget, fresh, space};
     use crate::twin::Twin;
 
     const MOST: u64 = 40;

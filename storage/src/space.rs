@@ -29,7 +29,7 @@ pub const MAX_LEAVES: u64 = GRANULE / 4;
 static ZEROS: [u8; OS_PAGE as usize] = [0; OS_PAGE as usize];
 
 /// One structure's own addresses. Exactly one exists for an id.
-pub struct Space<P: Platform> {
+pub struct Space<P: Platform = crate::Ic> {
     arena: Arena<P>,
     id: u8,
     root: Cell<Root>,

@@ -7,10 +7,10 @@
 //! The second copy replaces a first one whose checksum is wrong.
 
 use crate::bytes::u32_at;
-use crate::checksum::CHECKSUM;
+use crate::checksum::{self, CHECKSUM};
 use crate::header::{HEADER, Header};
 use crate::raw::Raw;
-use crate::{OpenError, Platform, checksum};
+use crate::{OpenError, Platform};
 
 /// Number of spaces.
 pub const SPACES: usize = 64;

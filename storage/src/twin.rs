@@ -1,6 +1,7 @@
 //! Native twin of the platform: sparse stable memory, cycles and time, controlled by tests; one world per thread.
 
 use crate::{OS_PAGE, Platform, WASM_PAGE};
+use ic_principal::Principal;
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +27,12 @@ pub struct World {
     pub instructions_per_reading: u64,
     /// Instructions that each access to stable memory adds to the counter, so that tests can count what is walked.
     pub instructions_per_access: u64,
+    /// The sender of the message.
+    pub caller: Principal,
+    /// True if all replicas run the message; otherwise it is a query.
+    pub replicated: bool,
+    /// Lines of the platform's log.
+    pub log: Vec<String>,
     /// Cycles above the freezing threshold.
     pub liquid_cycles: u128,
     /// Cycles below the freezing threshold.
@@ -65,6 +72,9 @@ impl Default for World {
             instructions: 0,
             instructions_per_reading: 0,
             instructions_per_access: 0,
+            caller: Principal::anonymous(),
+            replicated: false,
+            log: Vec::new(),
             liquid_cycles: 100_000_000_000_000,
             frozen_cycles: 0,
             page_threshold: 0,
@@ -169,6 +179,18 @@ impl Platform for Twin {
             world.instructions = world.instructions.saturating_add(world.instructions_per_reading);
             world.instructions
         })
+    }
+
+    fn caller() -> Principal {
+        with(|world| world.caller)
+    }
+
+    fn is_replicated() -> bool {
+        with(|world| world.replicated)
+    }
+
+    fn log(line: &str) {
+        with(|world| world.log.push(line.to_string()));
     }
 
     fn trap(message: &str) -> ! {

@@ -121,8 +121,7 @@ pub fn bench() -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::platform::native;
-    use crate::state;
-    use crate::storage::memory;
+    use crate::{memory, state};
     use coppice_interface::methods::Method;
     use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 

@@ -6,8 +6,8 @@
 //! A gateway looks up `http_expr` in the witness and compares the witness's root with the certified data. The entry says that certification
 //! is skipped for all responses.
 
-use crate::chain::ChainStore;
 use crate::platform;
+use coppice_chain::ChainStore;
 use coppice_interface::TipCertificate;
 use coppice_storage::cbor;
 use ic_certification::HashTree;
@@ -52,15 +52,16 @@ pub fn head(chain: &ChainStore) -> Option<TipCertificate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::certified::HTTP;
+    use crate::memory;
     use crate::operation::daemon;
     use crate::platform::native;
     use crate::state::{self, mutate, read};
-    use crate::storage::{Meter, memory};
-    use crate::testing::{block, hash, id};
     use candid::Principal;
+    use coppice_chain::certified::HTTP;
+    use coppice_chain::testing::{block, hash, id};
     use coppice_interface::seals::{self, Leaf};
     use coppice_interface::{AppendError, BlockField, CanisterArg, InitArg, ResetChain, RollbackError};
+    use coppice_storage::Meter;
     use ic_certification::LookupResult;
     use ic_http_certification::utils::skip_certification_certified_data;
     use sha2::{Digest, Sha256};

@@ -2,11 +2,11 @@
 
 use super::{key, said};
 use crate::api::access;
-use crate::deletion::Name;
 use crate::platform;
 use crate::state::mutate;
 use candid::Principal;
 use coppice_interface::{AcquireBlobDeletions, StoreType};
+use coppice_records::deletion::Name;
 use ic_cdk::update;
 use std::cell::Cell;
 

@@ -3,11 +3,12 @@
 use super::heap::HeapIndex;
 use super::{IDS, PREPARED, Prepared, key, said};
 use crate::api::{access, wire};
+use crate::memory;
 use crate::platform::{self, instructions};
 use crate::state::{State, read};
-use crate::storage::memory::{self, Space};
 use coppice_interface::segments::{ID, Index, Segment};
 use coppice_interface::{ReadError, TransactionLocation};
+use coppice_storage::Space;
 use ic_cdk::{query, update};
 use ic_stable_structures::StableBTreeMap;
 use serde_bytes::ByteBuf;

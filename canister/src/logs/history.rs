@@ -14,12 +14,11 @@
 //! ```
 //! *Instructions* are those of [`crate::platform::meter`] since the canister started: an upgrade resets them, as it resets counters.
 
-use crate::storage::OpenError;
-use crate::storage::memory::{Space, WASM_PAGE};
-use crate::storage::places::{self, Samples};
+use crate::places::{self, Samples};
 use coppice_interface::ProblemCode;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::{OpenError, Space, WASM_PAGE};
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };

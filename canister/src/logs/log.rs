@@ -8,14 +8,15 @@
 //!       24 the text, UTF-8
 //! ```
 
-use crate::platform;
-use crate::storage::OpenError;
-use crate::storage::memory::{self, Ring, Space};
-use crate::storage::places;
-use crate::text::cut;
+use crate::{memory, places, platform};
+use coppice_interface::text::cut;
 use coppice_interface::{LogEntry, LogPage, LogPriority};
 use coppice_storage::bytes::{u16_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::log::Priority;
+pub use coppice_storage::log::{error, info};
+use coppice_storage::ring::Ring;
+use coppice_storage::{OpenError, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -49,8 +50,9 @@ pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
         cells.check_header(places::LOG, &LAYOUT)?;
     }
     let written = cells.read_u64(WRITTEN);
-    let lines = Ring::open(memory::space(memory::LOG_LINES)?, places::LOG_LINE_LEN, places::LOG_LINES_LEN)?;
+    let lines = Ring::open(memory::space(places::LOG_LINES)?, places::LOG_LINE_LEN, places::LOG_LINES_LEN)?;
     LOG.set(Some(Log { cells, lines, written }));
+    coppice_storage::log::keep(keep);
     Ok(())
 }
 
@@ -70,19 +72,8 @@ pub fn forget() {
     LOG.set(None);
 }
 
-/// Logs damage, refusals and work that was given up.
-pub fn error(line: &str) {
-    write(LogPriority::Error, line);
-}
-
-/// Logs normal events.
-pub fn info(line: &str) {
-    write(LogPriority::Info, line);
-}
-
-#[cold]
-fn write(priority: LogPriority, line: &str) {
-    platform::log(line);
+/// Keeps a line.
+fn keep(priority: Priority, line: &str) {
     LOG.with_borrow_mut(|log| {
         // Before the ring is open, lines go only to the platform's log.
         if let Some(log) = log {
@@ -92,7 +83,7 @@ fn write(priority: LogPriority, line: &str) {
 }
 
 impl Log {
-    fn push(&mut self, priority: LogPriority, line: &str, now_ns: u64) {
+    fn push(&mut self, priority: Priority, line: &str, now_ns: u64) {
         let text = cut(line, MOST);
         let mut bytes = Vec::with_capacity(TEXT + text.len());
         bytes.extend(self.written.to_le_bytes());
@@ -150,13 +141,13 @@ pub fn page(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> L
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory;
     use crate::platform::native;
-    use crate::storage::memory;
 
     fn reopen() {
         memory::forget();
         forget();
-        let cells = Rc::new(crate::testing::space(memory::CELLS));
+        let cells = coppice_storage::testing::cells();
         open(cells).unwrap();
     }
 
@@ -216,7 +207,7 @@ mod tests {
         assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
         assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
         // Line n lies in slot n + 1.
-        let lines = crate::testing::space(memory::LOG_LINES);
+        let lines = coppice_storage::testing::space(places::LOG_LINES);
         lines.write(2 * 1_024 + 16, &[7]);
         lines.write(3 * 1_024 + 18, &[0xFF, 0xFF]);
         lines.write(4 * 1_024 + TEXT as u64, &[0xFF]);
@@ -230,7 +221,7 @@ mod tests {
         native::with(|world| world.time_ns = 0x0102);
         info("no");
         error("hm");
-        let (cells, lines) = (crate::testing::space(memory::CELLS), crate::testing::space(memory::LOG_LINES));
+        let (cells, lines) = (coppice_storage::testing::cells(), coppice_storage::testing::space(places::LOG_LINES));
         assert_eq!(places::LOG, 190_464);
         assert_eq!(cells.read::<16>(places::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
         let line: [u8; 26] = lines.read(2 * 1_024);
@@ -240,7 +231,7 @@ mod tests {
             let mut bytes = header;
             bytes[byte] = wrong;
             cells.write(places::LOG, &bytes);
-            assert!(open(Rc::new(crate::testing::space(memory::CELLS))).is_err(), "byte {byte}");
+            assert!(open(coppice_storage::testing::cells()).is_err(), "byte {byte}");
             cells.write(places::LOG, &header);
         }
     }

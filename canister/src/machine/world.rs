@@ -3,15 +3,13 @@
 
 use crate::api::endpoints::operation;
 use crate::operation::daemon;
-use crate::platform::cycles;
-use crate::platform::limits::NS;
-use crate::platform::native;
 use crate::platform::timers::Timer;
-use crate::state;
-use crate::storage::memory;
-use crate::storage::owners;
+use crate::platform::{cycles, native};
+use crate::{memory, state};
 use candid::Principal;
+use coppice_chain::owners;
 use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+use coppice_storage::NS;
 use std::collections::BTreeMap;
 
 /// Bytes of a blob of the log.

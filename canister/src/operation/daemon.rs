@@ -25,15 +25,14 @@ mod key;
 
 use crate::operation::sampling;
 use crate::platform::cycles::{self, Pause};
-use crate::platform::limits::NS;
 use crate::platform::meter::{Hot, count};
 use crate::platform::timers::Timer;
+use crate::platform::{self};
 use crate::state::clock::{Clock, QUEUE_SECS};
 use crate::state::{State, mutate};
-use crate::storage::memory;
-use crate::{logs, platform};
+use crate::{logs, memory};
 use coppice_interface::{HeldBy, NET_SECS};
-use coppice_storage::Growth;
+use coppice_storage::{Growth, NS};
 use std::mem::replace;
 
 /// Seconds between two attempts to grow memory for a tick if growing traps.

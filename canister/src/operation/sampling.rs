@@ -1,11 +1,11 @@
 //! Samples of the whole state for the history: at most one a minute, taken by messages and ticks.
 
 use crate::logs::history::{COARSE_EVERY, EVERY, Sample};
+use crate::memory::billed_pages;
 use crate::operation::health;
 use crate::platform::{self, meter};
-use crate::pruning::blocks::Due;
 use crate::state::State;
-use crate::storage::memory::billed_pages;
+use coppice_chain::pruning::Due;
 use coppice_interface::ProblemCode;
 
 /// Takes a sample if one is due. Each message that changes state calls it, and each tick.

@@ -1,10 +1,11 @@
 //! Storage status: the bytes of stable memory, by part.
 
-use crate::chain::IndexTable;
+use crate::memory;
 use crate::state::State;
-use crate::storage::blob::{Class, Owner};
-use crate::storage::memory::{self, WASM_PAGE};
+use coppice_chain::IndexTable;
 use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus, UtxoStorage};
+use coppice_storage::WASM_PAGE;
+use coppice_storage::blob::{Class, Owner};
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {

@@ -19,7 +19,6 @@ macro_rules! twinned {
 }
 
 pub mod cycles;
-pub mod limits;
 pub mod meter;
 #[cfg(not(target_family = "wasm"))]
 pub mod native;
@@ -32,7 +31,7 @@ pub fn time_ns() -> u64 {
 
 /// Seconds since the Unix epoch.
 pub fn time_secs() -> u64 {
-    time_ns() / 1_000_000_000
+    Ic::now_secs()
 }
 
 /// Instructions that this message has executed so far.
@@ -62,7 +61,7 @@ pub fn timer_call_cycles() -> u128 {
 
 /// The sender of the message.
 pub fn caller() -> Principal {
-    twinned!(ic_cdk::api::msg_caller(), native::with(|world| world.caller))
+    Ic::caller()
 }
 
 /// The method that an ingress message calls, in `canister_inspect_message` only.
@@ -133,7 +132,7 @@ pub fn wake_timers() {
 
 /// Returns whether the message runs in replicated mode, on all replicas of the subnet.
 pub fn in_replicated_execution() -> bool {
-    twinned!(ic_cdk::api::in_replicated_execution(), native::with(|world| world.replicated))
+    Ic::is_replicated()
 }
 
 /// The subnet's certificate for the certified data; `None` outside queries.
@@ -147,11 +146,6 @@ pub fn data_certificate() -> Option<Vec<u8>> {
 /// Sets the bytes that the subnet certifies from now on.
 pub fn set_certified_data(data: &[u8; 32]) {
     twinned!(ic_cdk::api::certified_data_set(data), native::with(|world| world.certified_data = *data))
-}
-
-/// Writes a line to the platform's log of the canister; `logs` writes the persistent log.
-pub fn log(line: &str) {
-    twinned!(ic_cdk::api::debug_print(line), native::with(|world| world.log.push(line.to_string())))
 }
 
 /// Traps: ends the message and undoes everything it did. For broken invariants only.

@@ -17,8 +17,6 @@ pub struct World {
     pub hash_key: Option<[u8; coppice_storage::KEY]>,
     /// The reply to each draw of secret bytes.
     pub drawn: Result<Vec<u8>, String>,
-    /// The sender of the message.
-    pub caller: Principal,
     /// The method that an ingress message calls.
     pub method: String,
     /// Bytes of the message's argument.
@@ -29,18 +27,10 @@ pub struct World {
     pub answer: Option<Result<Vec<u8>, String>>,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
-    /// True if the message is replicated; otherwise it is a query.
-    pub replicated: bool,
     /// The bytes that the subnet certifies.
     pub certified_data: [u8; 32],
-    /// Ids of records whose reading traps.
-    pub trapping: Vec<[u8; 32]>,
-    /// True if the names of all deletion rows share a chain.
-    pub one_chain: bool,
     /// The times at which armed timers fire next, in nanoseconds since the Unix epoch.
     pub timers: BTreeMap<u8, u64>,
-    /// The logged lines.
-    pub log: Vec<String>,
 }
 
 impl Default for World {
@@ -50,18 +40,13 @@ impl Default for World {
             timer_call_cycles: 42_100_000_000,
             hash_key: Some([7; coppice_storage::KEY]),
             drawn: Err("no reply".into()),
-            caller: Principal::anonymous(),
             method: String::new(),
             argument_bytes: 0,
             argument: Vec::new(),
             answer: None,
             controllers: Vec::new(),
-            replicated: false,
             certified_data: [0; 32],
-            trapping: Vec::new(),
-            one_chain: false,
             timers: BTreeMap::new(),
-            log: Vec::new(),
         }
     }
 }

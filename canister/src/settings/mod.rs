@@ -1,5 +1,4 @@
 //! Settings and roles.
 
 pub mod config;
-pub mod fit;
 pub mod roles;

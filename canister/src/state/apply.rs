@@ -1,13 +1,11 @@
 //! Applying blocks to the UTXO records, with the height that a finished block notifies.
 
 use super::State;
-use crate::apply::{self, Applier, Outcome, Stores};
-use crate::logs::{
-    self,
-    audit::{Fields, field},
-};
-use crate::text::hex;
+use crate::logs;
+use crate::logs::audit::{Fields, field};
+use coppice_interface::text::hex;
 use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
+use coppice_records::apply::{self, Applier, Outcome, Stores};
 use std::cell::Cell;
 use std::convert::Infallible;
 
@@ -24,7 +22,7 @@ impl State {
 
     pub(super) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
         let Self { applier, chain, utxo, blobs, config, .. } = self;
-        (applier, Stores { chain, utxo, blobs, settings: &config.utxo })
+        (applier, Stores { blocks: chain, utxo, blobs, settings: &config.utxo })
     }
 
     /// Applies a part of the next block. The message that finishes the block notifies its height. An operator's first block, another

@@ -3,9 +3,9 @@
 //! Times are nanoseconds since the Unix epoch. The clock and the platform's timers are not persisted: an upgrade loses both.
 
 use super::State;
-use crate::platform::limits::NS;
 use crate::platform::timers::Timer;
 use coppice_interface::NET_SECS;
+use coppice_storage::NS;
 
 /// Seconds that a timer may wait in the queue of a busy subnet.
 pub const QUEUE_SECS: u64 = 10;

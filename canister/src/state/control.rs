@@ -3,19 +3,19 @@
 
 use super::State;
 use super::undo::RolledBack;
-use crate::chain::AppliedNote;
-use crate::logs::audit::{Fields, field, fields};
-use crate::pruning::blocks::{Piece, policy};
-use crate::pruning::records::check_retentions;
-use crate::settings::fit;
+use crate::logs::audit::{Fields, field, fields, named};
 use crate::state::tally;
-use crate::utxo::RunWindow;
 use crate::{logs, platform};
+use coppice_chain::pruning::{Piece, fit, policy};
+use coppice_interface::blocks::Note;
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
     ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
+use coppice_records::apply::AppliedNote;
+use coppice_records::pruning::check_retentions;
+use coppice_records::utxo::RunWindow;
 use std::convert::Infallible;
 
 /// Blocks that the check of a rollback reads at most, because an admin may roll back millions.
@@ -188,7 +188,7 @@ impl State {
     /// Makes one bounded prune run manually.
     ///
     /// # Errors
-    /// `Stopped` while deletions are stopped; otherwise as [`Pruner::prune_now`](crate::pruning::blocks::Pruner::prune_now).
+    /// `Stopped` while deletions are stopped; otherwise as [`Pruner::prune_now`](coppice_chain::pruning::Pruner::prune_now).
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
         self.noting("prune_now", max_ops.to_string(), shown, |state| {
@@ -202,7 +202,7 @@ impl State {
 
     /// Records that an operator has seen the first `up_to` faults and the counts of applying, and retries quarantined work.
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
-        let shown = |state: &Self| state.pruner.shown_faults();
+        let shown = |state: &Self| named(state.pruner.shown_faults());
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
             state.applier.acknowledge();
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
@@ -251,8 +251,8 @@ impl State {
         if incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
             return Ok(());
         }
-        let is_pruned = |note: AppliedNote| note.height <= pruned_height;
-        let lowest = self.chain.newest_applied(number, MOST_CHECKED, is_pruned);
+        let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
+        let lowest = self.chain.newest_noted(number, MOST_CHECKED, is_pruned);
         lowest.map_or(Ok(()), |lowest| Err(RollbackError::Incomplete { lowest, pruned_height }))
     }
 
@@ -263,7 +263,8 @@ impl State {
         if pruned_height == 0 {
             return Some(oldest);
         }
-        Some(self.chain.newest_applied(oldest, MOST_SHOWN, |note| note.height <= pruned_height).unwrap_or(oldest))
+        let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
+        Some(self.chain.newest_noted(oldest, MOST_SHOWN, is_pruned).unwrap_or(oldest))
     }
 
     /// Carries out a rollback after its checks.

@@ -2,22 +2,21 @@
 
 use super::clock::Clock;
 use super::{STATE, State, key, mutate, read};
-use crate::apply::Applier;
-use crate::chain::ChainStore;
-use crate::deletion::DeletionQueue;
-use crate::export::Exporters;
 use crate::logs::audit::AuditLog;
 use crate::logs::history::History;
-use crate::pruning::blocks::Pruner;
-use crate::pruning::records::UtxoPruner;
 use crate::settings::config;
 use crate::settings::roles::Roles;
-use crate::storage::blob::BlobStore;
-use crate::storage::memory::{self, Space};
-use crate::storage::places;
-use crate::utxo::UtxoStore;
-use crate::{logs, platform};
+use crate::{logs, memory, places, platform};
+use coppice_chain::ChainStore;
+use coppice_chain::export::Exporters;
+use coppice_chain::pruning::Pruner;
 use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
+use coppice_records::apply::Applier;
+use coppice_records::deletion::DeletionQueue;
+use coppice_records::pruning::UtxoPruner;
+use coppice_records::utxo::UtxoStore;
+use coppice_storage::Space;
+use coppice_storage::blob::BlobStore;
 use std::rc::Rc;
 
 /// Creates the state of a new canister.
@@ -39,7 +38,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
             roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error}"))?;
         }
     }
-    let cells = Rc::new(memory::space(memory::CELLS)?);
+    let cells = Rc::new(memory::space(places::CELLS)?);
     cells.reserve(places::END).map_err(|error| error.to_string())?;
     cells.write_header(0, &places::HEADER);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
@@ -57,7 +56,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
 /// # Errors
 /// A sentence: the argument is wrong, or a cell was not written by this code. The upgrade is then undone.
 pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
-    let cells = Rc::new(memory::space(memory::CELLS)?);
+    let cells = Rc::new(memory::space(places::CELLS)?);
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
@@ -83,13 +82,13 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
         roles,
         deletions_stopped,
         records,
-        blobs: BlobStore::open(arena),
-        chain: ChainStore::open(Rc::clone(&cells), config::class(&config), key.clone())?,
-        utxo: UtxoStore::open(Rc::clone(&cells), key.clone())?,
+        blobs: BlobStore::open(arena.clone()),
+        chain: ChainStore::open(&arena, Rc::clone(&cells), config::class(&config), key.clone())?,
+        utxo: UtxoStore::open(&arena, Rc::clone(&cells), key.clone())?,
         applier: Applier::open(Rc::clone(&cells))?,
-        deletions: DeletionQueue::open(key.clone())?,
+        deletions: DeletionQueue::open(&arena, key.clone())?,
         pruner,
-        utxo_pruner: UtxoPruner::open(Rc::clone(&cells))?,
+        utxo_pruner: UtxoPruner::open(&arena, Rc::clone(&cells))?,
         exporters: Exporters::open(Rc::clone(&cells))?,
         audit: AuditLog::open(Rc::clone(&cells))?,
         history,

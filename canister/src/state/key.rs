@@ -1,11 +1,10 @@
 //! The hash key: kept in a cell, and taken from a reply of `raw_rand`.
 
 use super::State;
-use crate::storage::memory::Space;
-use crate::storage::{HashKey, places};
-use coppice_storage::KEY;
+use crate::places;
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
+use coppice_storage::{HashKey, KEY, Space};
 use serde_bytes::{ByteArray, ByteBuf};
 
 /// The cell of the key. It is written once.
@@ -56,7 +55,7 @@ impl State {
 mod tests {
     use crate::platform::native;
     use crate::state::{self, mutate, read};
-    use crate::storage::{memory, places};
+    use crate::{memory, places};
     use coppice_storage::KEY;
     use serde_bytes::ByteBuf;
 
@@ -113,7 +112,7 @@ mod tests {
     fn damaged_key_cell_refuses_the_upgrade() {
         fresh();
         mutate(|state| state.take_random(reply(&[1; 32]))).unwrap();
-        let cells = crate::testing::space(memory::CELLS);
+        let cells = coppice_storage::testing::cells();
         let cell: [u8; 64] = cells.read(places::KEY);
         for (byte, wrong) in [(0, b'X'), (4, 2), (8, 3), (12, 0xFF)] {
             let mut damaged = cell;

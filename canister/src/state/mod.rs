@@ -13,26 +13,24 @@ mod undo;
 
 pub use init::{init, upgrade};
 
-use crate::apply::Applier;
-use crate::chain::{Admission, ChainStore};
-use crate::deletion::{DeletionQueue, Limits};
-use crate::export::Exporters;
-use crate::external::Records;
-use crate::logs;
 use crate::logs::audit::AuditLog;
 use crate::logs::history::History;
 use crate::platform::{self, cycles};
-use crate::pruning::blocks::{Constraints, Due, Pruner};
-use crate::pruning::records::UtxoPruner;
 use crate::settings::config::{self, RecordsCap};
 use crate::settings::roles::Roles;
-use crate::storage::HashKey;
-use crate::storage::blob::{BlobStore, Class};
-use crate::storage::memory::Space;
-use crate::storage::places;
-use crate::utxo::UtxoStore;
+use crate::{logs, places};
 use clock::Clock;
-use coppice_interface::Config;
+use coppice_chain::export::{Exporters, Guard};
+use coppice_chain::pruning::{Constraints, Due, Pruner};
+use coppice_chain::{Admission, ChainStore};
+use coppice_interface::{Config, HeldBy};
+use coppice_records::apply::Applier;
+use coppice_records::deletion::{DeletionQueue, Limits};
+use coppice_records::external::Records;
+use coppice_records::pruning::UtxoPruner;
+use coppice_records::utxo::UtxoStore;
+use coppice_storage::blob::{BlobStore, Class};
+use coppice_storage::{HashKey, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -104,7 +102,9 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
         // Reservations of an earlier message.
         state.blobs.arena().end_reservations();
         let done = f(state);
-        state.chain.certify();
+        if let Some(data) = state.chain.certify() {
+            platform::set_certified_data(&data);
+        }
         done
     })
 }
@@ -178,9 +178,9 @@ impl State {
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),
-            applying: self.applier.guard(),
+            applying: self.applier.next().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
             stopped_since: self.deletions_stopped,
-            min_liquid_cycles: self.config.min_liquid_cycles,
+            low_on_cycles: cycles::are_low(self.config.min_liquid_cycles),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Calls of the record store, together with the settings and stores that it needs.
 
 use super::State;
-use crate::chain::ChainStore;
-use crate::external::Records;
 use crate::platform;
-use crate::utxo::{BatchItem, Call, UtxoStore};
+use coppice_chain::ChainStore;
 use coppice_interface::Batch;
+use coppice_records::external::Records;
+use coppice_records::utxo::{BatchItem, Call, UtxoStore};
 
 impl State {
     /// Returns the kept blocks, and the record store with the stores it needs, for a call that names a height.

@@ -1,8 +1,8 @@
 //! A tick for blocks: runs the next work item, and gets past work items that trap.
 
 use super::State;
-use crate::pruning::blocks::{AT_ONCE, Constraints, Piece};
 use crate::{logs, platform};
+use coppice_chain::pruning::{AT_ONCE, Constraints, Piece};
 use coppice_storage::chunks::is_expired;
 use coppice_storage::marker::Turn;
 

@@ -1,10 +1,10 @@
 //! Work that is undone over several messages: rollbacks, aborted uploads, and the leftovers of a reset.
 
 use super::State;
-use crate::apply::TakenBack;
 use crate::logs;
-use crate::pruning::budget::Budget;
 use coppice_interface::UtxoError;
+use coppice_records::apply::TakenBack;
+use coppice_storage::Budget;
 
 /// A message's part of a rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The pruner's settings, with the names of `pruner-service.md` 7.
 
-use crate::settings::ConfigError;
-use crate::settings::settings;
+use crate::settings::{ConfigError, settings};
 use crate::{MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
 use candid::CandidType;
 use coppice_macros::native_docs;

@@ -2,8 +2,7 @@
 
 use super::super::UploadProgress;
 use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};
-use crate::BlobPtr;
-use crate::{Txid, UtxoHash};
+use crate::{BlobPtr, Txid, UtxoHash};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};

@@ -58,7 +58,7 @@ const _: () = assert!(SPACES <= u8::MAX as usize);
 
 /// The arena. All handles are clones of one arena.
 #[derive(Clone)]
-pub struct Arena<P: Platform>(Rc<Shared<P>>);
+pub struct Arena<P: Platform = crate::Ic>(Rc<Shared<P>>);
 
 struct Shared<P: Platform> {
     growth: Growth<P>,

@@ -247,7 +247,7 @@ impl<P: Platform> GranuleSets<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::testing;
     use crate::twin::Twin;
     use ic_stable_structures::Memory;
     use proptest::prelude::*;
@@ -265,13 +265,13 @@ mod tests {
         #[test]
         fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, 0u8..10, 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
             crate::twin::reset();
-            fixture::forget();
+            testing::forget();
             let mut sets = open();
             let mut model: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); 8];
             let half = steps.len() / 2;
             for (step, (set, to, far, near)) in steps.into_iter().enumerate() {
                 if step == half {
-                    fixture::forget();
+                    testing::forget();
                     sets = open();
                 }
                 // Half of the granules lie close together, so that words fill and empty.

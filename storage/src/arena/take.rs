@@ -2,11 +2,10 @@
 
 use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
 use super::demand::{Demand, left, missing};
-use super::extent;
 use super::granules::{Entry, SlotState};
 use super::limits::Wanted;
 use super::sets::{Line, SetId};
-use super::{Arena, State};
+use super::{Arena, State, extent};
 use crate::{GrowError, Growth, Platform};
 
 /// A slot that was taken.
@@ -169,7 +168,7 @@ impl<P: Platform> State<P> {
         let reserved: u64 = self.limits.counted().map(|owner| wholes(&self.reserved[owner.index()])).sum();
         let granules = reserved.saturating_add(whole).saturating_add(pieces * unit.granules());
         let touched = self.limits.touched_bytes(&self.counters).saturating_add(granules.saturating_mul(GRANULE));
-        if touched > self.limits.most() { Err(GrowError::QuotaFull) } else { Ok(()) }
+        if touched > self.limits.most() { Err(GrowError::QuotaFull { limit: self.limits.cap }) } else { Ok(()) }
     }
 
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `whole` granules of it are

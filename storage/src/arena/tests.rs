@@ -3,19 +3,23 @@
 use super::*;
 use crate::GrowError;
 use crate::blob::{AllocateError, BlobPtr, BlobStore, PtrError};
-use crate::fixture::{self, COUNTED, LOG, RECORDS, UPLOAD};
+use crate::testing::{self, COUNTED, LOG, RECORDS, UPLOAD};
 use crate::twin::{self, Twin};
 use ic_stable_structures::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn fresh() -> Arena<Twin> {
-    fixture::fresh();
-    fixture::arena()
+    testing::fresh();
+    testing::arena()
 }
 
 fn reopen() -> Arena<Twin> {
-    fixture::forget();
-    fixture::arena()
+    testing::forget();
+    testing::arena()
+}
+
+fn quota_full(arena: &Arena<Twin>) -> GrowError {
+    GrowError::QuotaFull { limit: arena.quota() }
 }
 
 fn class(kib: u32) -> Class {
@@ -35,21 +39,21 @@ const FIRST: [(u32, u64); 3] = [(64, 192), (256, 256), (512, 512)];
 /// Cycles for a page and not for the next 15: the page that taught the price stays, and is part of the arena that is opened later.
 #[test]
 fn arena_that_was_refused_its_first_memory_is_opened_later() {
-    fixture::fresh();
+    testing::fresh();
     twin::with(|world| (world.page_threshold, world.liquid_cycles) = (1_000, 84_200_000_000 + 15_999));
-    let why = fixture::try_arena().err().unwrap().to_string();
+    let why = testing::try_arena().err().unwrap().to_string();
     assert_eq!((why.as_str(), Raw::<Twin>::new().pages()), ("arena: cycles are missing for memory to grow", 1));
     twin::with(|world| world.liquid_cycles += 1);
-    assert_eq!(free_slots(&fixture::arena()), FIRST);
+    assert_eq!(free_slots(&testing::arena()), FIRST);
 }
 
 #[test]
 fn memory_of_another_layout_is_refused() {
     for magic in [*b"MGR\x01", *b"\0\0\0\x01"] {
-        fixture::fresh();
+        testing::fresh();
         <Twin as Platform>::Memory::default().grow(3);
         Raw::<Twin>::new().write(0, &magic);
-        let why = fixture::try_arena().err().unwrap().to_string();
+        let why = testing::try_arena().err().unwrap().to_string();
         assert!(why.starts_with("stable memory: magic"), "{why}");
         assert_eq!(Raw::<Twin>::new().read(0), magic, "it is as it was");
     }
@@ -127,8 +131,8 @@ fn granules_whose_entry_is_damaged_are_written_off_and_free_no_other() {
         let lost = arena.class_counters(Class::SMALLEST).lost;
         assert!(lost == 0 || lost == 4, "bit {bit}");
         // The counters agree with the arena's size.
-        fixture::forget();
-        fixture::arena();
+        testing::forget();
+        testing::arena();
     }
 }
 
@@ -165,8 +169,8 @@ fn flipped_bits_of_entries_and_lines_refuse_no_upgrade() {
                 let _ = blobs.free(ptr).and_then(|_| blobs.release(ptr));
             });
             arena.rewrite();
-            fixture::forget();
-            let opened = fixture::try_arena();
+            testing::forget();
+            let opened = testing::try_arena();
             assert!(opened.is_ok(), "bit {bit} of {at}: {:?}", opened.err());
         }
     }
@@ -202,18 +206,18 @@ fn counted_owners_end_at_the_quota() {
     let take = |owner| arena.take(owner, Class::LARGEST, 1);
     let create = |owner| arena.creating(|| take(owner));
     assert!(create(COUNTED).is_ok() && create(COUNTED).is_ok());
-    assert_eq!(create(COUNTED), Err(GrowError::QuotaFull));
-    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(64).granules(), 1)])), Err(GrowError::QuotaFull));
+    assert_eq!(create(COUNTED), Err(quota_full(&arena)));
+    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(64).granules(), 1)])), Err(quota_full(&arena)));
     assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[])), Ok(()), "nothing is wanted");
     assert!(create(LOG).is_ok(), "not counted");
-    let above = fixture::RESERVE / BLOCK;
+    let above = testing::RESERVE / BLOCK;
     (0..above).for_each(|_| assert!(take(COUNTED).is_ok()));
-    assert_eq!(take(COUNTED), Err(GrowError::QuotaFull), "work on existing entries ends at the reserve");
+    assert_eq!(take(COUNTED), Err(quota_full(&arena)), "work on existing entries ends at the reserve");
     // A cap below use leaves the whole reserve.
     arena.set_quota(BLOCK, arena.touched_bytes());
-    assert_eq!(create(COUNTED), Err(GrowError::QuotaFull));
+    assert_eq!(create(COUNTED), Err(quota_full(&arena)));
     (0..above).for_each(|_| assert!(take(COUNTED).is_ok()));
-    assert_eq!(take(COUNTED), Err(GrowError::QuotaFull));
+    assert_eq!(take(COUNTED), Err(quota_full(&arena)));
     // Bytes given back count no longer.
     arena.set_quota(2 * BLOCK, 0);
     let taken = (0..arena.end() / GRANULE).step_by(64);
@@ -233,10 +237,10 @@ fn reserved_memory_of_a_counted_owner_counts_towards_the_quota() {
     let half = [(class(2048).granules(), 1)];
     arena.creating(|| {
         arena.reserve(COUNTED, &half).unwrap();
-        assert_eq!(arena.take(COUNTED, Class::LARGEST, 1), Err(GrowError::QuotaFull));
+        assert_eq!(arena.take(COUNTED, Class::LARGEST, 1), Err(quota_full(&arena)));
         arena.reserve(COUNTED, &half).unwrap();
         assert!(arena.take(COUNTED, class(2048), 1).is_ok() && arena.take(COUNTED, class(2048), 1).is_ok());
-        assert_eq!(arena.take(COUNTED, class(64), 1), Err(GrowError::QuotaFull));
+        assert_eq!(arena.take(COUNTED, class(64), 1), Err(quota_full(&arena)));
     });
 }
 
@@ -244,7 +248,7 @@ fn reserved_memory_of_a_counted_owner_counts_towards_the_quota() {
 fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
     let arena = fresh();
     arena.set_log_class(class(1024));
-    let blocks = 2 * fixture::RESERVE / BLOCK;
+    let blocks = 2 * testing::RESERVE / BLOCK;
     arena.take(LOG, class(64), 1).unwrap();
     arena.growth().set_max_pages(blocks * BLOCK / GRANULE);
     let create = |owner, class| arena.creating(|| arena.take(owner, class, 1));
@@ -253,7 +257,7 @@ fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
     let large = most(COUNTED, class(1024));
     assert_eq!(
         large,
-        4 * blocks - 2 - fixture::RESERVE / (1 << 20),
+        4 * blocks - 2 - testing::RESERVE / (1 << 20),
         "all but the reserve, a touched unit and the first mebibyte"
     );
     assert_eq!(most(COUNTED, class(64)), 15, "the rest of the touched unit, which splits no slot of the reserve");
@@ -262,7 +266,7 @@ fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
     while arena.take(LOG, class(1024), 1).is_ok() {
         log += 1;
     }
-    assert_eq!(log, fixture::RESERVE / (1 << 20), "the log takes the last ones");
+    assert_eq!(log, testing::RESERVE / (1 << 20), "the log takes the last ones");
 }
 
 /// Thousands of times in the worst order: each unit keeps one small slot, and takes no other owner's slots.
@@ -274,7 +278,7 @@ fn counted_owners_fill_the_units_that_they_touch() {
     arena.set_quota(100 * unit, 0);
     let create = |kib: u64| arena.creating(|| arena.take_granules(COUNTED, kib / 64));
     let small: Vec<u64> = (0..1_600).map(|_| create(64).unwrap()).collect();
-    assert_eq!((arena.touched_bytes(), create(64)), (100 * unit, Err(GrowError::QuotaFull)));
+    assert_eq!((arena.touched_bytes(), create(64)), (100 * unit, Err(quota_full(&arena))));
     for (nth, granule) in small.iter().enumerate() {
         if nth % 16 > 0 {
             arena.give_granules(COUNTED, *granule, 1);
@@ -287,11 +291,11 @@ fn counted_owners_fill_the_units_that_they_touch() {
     arena.set_reserve(1 << 60);
     assert!(create(1_024).is_err());
     arena.give_granules(COUNTED, create(64).unwrap(), 1);
-    arena.set_reserve(fixture::RESERVE);
+    arena.set_reserve(testing::RESERVE);
     // A quota that is exceeded refuses new units only.
     arena.set_quota(unit, 0);
-    assert_eq!(create(1_024), Err(GrowError::QuotaFull));
-    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512).granules(), 101)])), Err(GrowError::QuotaFull));
+    assert_eq!(create(1_024), Err(quota_full(&arena)));
+    assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512).granules(), 101)])), Err(quota_full(&arena)));
     assert_eq!(arena.creating(|| arena.reserve(COUNTED, &[(class(512).granules(), 100)])), Ok(()));
     arena.end_reservations();
     let filled = (0..).take_while(|_| create(512).is_ok()).count() + (0..).take_while(|_| create(64).is_ok()).count();
@@ -320,11 +324,11 @@ fn granules_beyond_those_of_a_counted_owner_are_free_by_units() {
     let arena = fresh();
     arena.set_log_class(class(1024));
     arena.set_quota((3 << 20) - 1, 0);
-    assert_eq!(arena.creating(|| arena.take_granules(COUNTED, 33)), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.take_granules(COUNTED, 33)), Err(quota_full(&arena)));
     arena.set_quota(3 << 20, 0);
     let start = arena.creating(|| arena.take_granules(COUNTED, 33)).unwrap();
     assert_eq!((arena.touched_bytes(), arena.free_counted_bytes()), (3 << 20, 15 * GRANULE));
-    assert_eq!(arena.creating(|| arena.take_granules(COUNTED, 16)), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.take_granules(COUNTED, 16)), Err(quota_full(&arena)));
     let log = arena.take(LOG, class(1024), 1).unwrap().granule;
     let piece = arena.creating(|| arena.take_granules(COUNTED, 8)).unwrap();
     assert_eq!((log < start, piece), (true, start + 40));
@@ -345,7 +349,7 @@ struct Model {
     free: [BTreeSet<(Class, u64)>; 2],
     held: BTreeMap<u64, Held>,
     generations: BTreeMap<u64, u32>,
-    reserved: [[u64; 7]; 5],
+    reserved: [[u64; 7]; Owner::COUNT],
 }
 
 #[derive(Clone, Debug)]
@@ -392,7 +396,7 @@ impl Model {
     /// The end to which the arena must grow to serve all reservations and `count` slots in addition.
     fn end_with(&self, owner: Owner, class: Class, count: u64) -> u64 {
         let mut wanted = vec![(owner, class); count as usize];
-        for (of, class) in Owner::all().take(5).flat_map(|of| Class::all().map(move |class| (of, class))) {
+        for (of, class) in Owner::all().flat_map(|of| Class::all().map(move |class| (of, class))) {
             wanted.extend((0..self.reserved[of.index()][class.index()]).map(|_| (of, class)));
         }
         wanted.sort_by_key(|(_, class)| std::cmp::Reverse(*class));
@@ -780,7 +784,7 @@ fn slot_that_is_reserved_when_it_is_given_back_is_not_reserved_in_the_next_messa
 #[test]
 fn mirrored_data_with_a_flipped_bit_are_written_anew() {
     let arena = fresh();
-    fixture::space(fixture::CELLS).reserve(3 << 16).unwrap();
+    testing::space(testing::CELLS).reserve(3 << 16).unwrap();
     arena.take(LOG, Class::LARGEST, 1).unwrap();
     let mirrored = || -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -18,7 +18,7 @@ use crate::Platform;
 use crate::arena::{Arena, Entry};
 
 /// Blobs in stable memory.
-pub struct BlobStore<P: Platform> {
+pub struct BlobStore<P: Platform = crate::Ic> {
     arena: Arena<P>,
 }
 

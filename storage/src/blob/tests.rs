@@ -3,28 +3,28 @@
 use super::*;
 use crate::GrowError;
 use crate::arena::ClassCounters;
-use crate::fixture::{self, LOG, RECORDS};
+use crate::testing::{self, LOG, RECORDS};
 use crate::twin::Twin;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn fresh() -> BlobStore<Twin> {
-    fixture::fresh();
-    BlobStore::open(fixture::arena())
+    testing::fresh();
+    BlobStore::open(testing::arena())
 }
 
 fn reopen(store: BlobStore<Twin>) -> BlobStore<Twin> {
     drop(store);
-    fixture::forget();
-    BlobStore::open(fixture::arena())
+    testing::forget();
+    BlobStore::open(testing::arena())
 }
 
 fn billed() -> u64 {
-    fixture::arena().billed_pages()
+    testing::arena().billed_pages()
 }
 
 proptest! {
-    #![proptest_config(fixture::histories(96))]
+    #![proptest_config(testing::histories(96))]
 
     /// `pruning-spec-v1.md` 9: once a workload of one class has reached its plateau, memory never grows again.
     #[test]
@@ -102,11 +102,11 @@ fn a_quarantined_slot_is_not_reused() {
 #[test]
 fn refused_growth_changes_nothing() {
     let mut store = fresh();
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
     while store.arena().take_granules(RECORDS, 1).is_ok() {}
     assert_eq!(store.allocate(10, LOG), Err(AllocateError::Grow(GrowError::OutOfSpace)));
     assert_eq!((store.arena().end(), store.arena().kept_bytes(LOG)), (1 << 20, 0));
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
     crate::twin::with(|world| world.liquid_cycles = 0);
     assert_eq!(store.allocate(10, LOG), Err(AllocateError::Grow(GrowError::LowCycles { missing: 84_200_000_000 })));
     crate::twin::with(|world| world.liquid_cycles = u128::MAX);
@@ -180,7 +180,7 @@ fn an_unknown_version_is_refused() {
     let mut store = fresh();
     store.allocate(10, LOG).unwrap();
     drop(store);
-    fixture::arena().payload().write(8_192 + 4, &9u16.to_le_bytes());
-    fixture::forget();
-    assert!(fixture::try_arena().err().unwrap().to_string().contains("version 9"));
+    testing::arena().payload().write(8_192 + 4, &9u16.to_le_bytes());
+    testing::forget();
+    assert!(testing::try_arena().err().unwrap().to_string().contains("version 9"));
 }

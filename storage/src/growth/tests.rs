@@ -1,7 +1,7 @@
 //! Tests of prices, balances and limits, in pairs on both sides of each edge.
 
 use super::*;
-use crate::fixture::{arena, forget};
+use crate::testing::{arena, forget};
 use crate::twin::{self, Twin};
 
 const THRESHOLD: u128 = 1_000;
@@ -12,7 +12,7 @@ const FIRST: u128 = LEAST as u128;
 
 /// An empty canister whose pages cost cycles.
 fn fresh(liquid: u128, reservation: u128) {
-    crate::fixture::fresh();
+    crate::testing::fresh();
     set_terms(13, u128::MAX);
     twin::with(|world| {
         world.liquid_cycles = liquid;

@@ -51,7 +51,7 @@ pub fn leave(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::testing;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ mod tests {
         #[test]
         fn agrees_with_a_model(steps in prop::collection::vec((0u32..6, prop::option::of(0usize..4)), 1..80)) {
             crate::twin::reset();
-            fixture::forget();
-            let mut slots = fixture::slots();
+            testing::forget();
+            let mut slots = testing::slots();
             let (mut root, mut model) = (0, BTreeMap::<u32, Vec<SlotId>>::new());
             for (key, leaves) in steps {
                 let key = key << 20 | key;

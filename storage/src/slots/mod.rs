@@ -49,7 +49,7 @@ use reserved::Reserved;
 use std::cell::Cell;
 
 /// Slots in stable memory.
-pub struct Slots<P: Platform> {
+pub struct Slots<P: Platform = crate::Ic> {
     space: Space<P>,
     arena: Arena<P>,
     owner: Owner,
@@ -97,6 +97,11 @@ impl<P: Platform> Slots<P> {
             reserved: Cell::default(),
             journal: None,
         })
+    }
+
+    /// Returns the arena.
+    pub fn arena(&self) -> &Arena<P> {
+        &self.arena
     }
 
     /// The slot that the owner finds first, or 0 for none.

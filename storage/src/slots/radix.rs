@@ -247,14 +247,14 @@ fn descend(slots: &Slots<impl Platform>, node: SlotId, level: u32, from: u32) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::testing;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     #[test]
     fn a_leaf_that_was_freed_or_undone_is_not_found() {
-        fixture::fresh();
-        let mut slots = fixture::slots();
+        testing::fresh();
+        let mut slots = testing::slots();
         let mut first = 0;
         insert(&mut slots, &mut first, 5, 1);
         let before = first;
@@ -279,8 +279,8 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u8..3, any::<u32>(), 1u32..1_000), 1..120),
         ) {
             crate::twin::reset();
-            fixture::forget();
-            let mut slots = fixture::slots();
+            testing::forget();
+            let mut slots = testing::slots();
             let mut root = 0;
             let mut model = BTreeMap::new();
             for (insert, spread, key, value) in steps {

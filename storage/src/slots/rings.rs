@@ -6,8 +6,7 @@
 //! ```
 //! Inserting and removing touches the slot, its neighbours and the tree's leaf: the cost does not depend on the number of slots.
 
-use super::radix;
-use super::{SlotId, Slots};
+use super::{SlotId, Slots, radix};
 use crate::Platform;
 use crate::bytes::u32_at;
 

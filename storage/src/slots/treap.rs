@@ -226,7 +226,7 @@ impl Treap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::testing;
     use crate::twin::Twin;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -235,8 +235,8 @@ mod tests {
 
     fn open() -> Slots<Twin> {
         crate::twin::reset();
-        fixture::forget();
-        fixture::slots()
+        testing::forget();
+        testing::slots()
     }
 
     fn enter(slots: &mut Slots<Twin>, root: &mut Root, key: Key) -> SlotId {

@@ -1,7 +1,7 @@
 //! Tests of spaces: bytes across leaves, holes, refused growth, traps and upgrades; a structure of another crate.
 
 use super::*;
-use crate::fixture::{self, LOG, SPACES, forget, fresh, space};
+use crate::testing::{self, LOG, SPACES, forget, fresh, space};
 use crate::twin::{self, Twin};
 use ic_stable_structures::StableBTreeMap;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Leaves and roots that spaces keep.
 fn granules() -> u64 {
-    fixture::arena().kept_bytes(SPACES) / GRANULE
+    testing::arena().kept_bytes(SPACES) / GRANULE
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn space_grows_by_leaves_and_a_second_leaf_takes_a_root() {
 #[test]
 fn new_leaf_is_zero_even_if_its_granule_was_used() {
     fresh();
-    let arena = fixture::arena();
+    let arena = testing::arena();
     let taken: Vec<u64> = (0..40).map(|_| arena.take_granules(LOG, 1).unwrap()).collect();
     taken.iter().for_each(|granule| arena.payload().write(granule * GRANULE, &[7; GRANULE as usize]));
     taken.iter().for_each(|granule| arena.give_granules(LOG, *granule, 1));
@@ -106,7 +106,7 @@ fn released_leaves_are_given_back_and_reserved_anew() {
 #[test]
 fn refused_growth_changes_nothing() {
     fresh();
-    let arena = fixture::arena();
+    let arena = testing::arena();
     let a = space(0);
     a.reserve(LEAF).unwrap();
     arena.growth().set_max_pages(arena.billed_pages());
@@ -123,19 +123,19 @@ fn leaf_or_root_outside_the_arena_is_refused() {
     for (leaves, name) in [(1, "a leaf at granule"), (2, "2 leaves, listed in granule")] {
         fresh();
         space(3).reserve(leaves * LEAF).unwrap();
-        let arena = fixture::arena();
+        let arena = testing::arena();
         let root = arena.root(3);
         arena.set_root(3, Root { granule: 16, ..root });
         forget();
-        let why = Space::open(&fixture::arena(), 3).err().unwrap().to_string();
+        let why = Space::open(&testing::arena(), 3).err().unwrap().to_string();
         assert!(why.starts_with("space: 3: ") && why.contains(name), "{why}");
     }
     fresh();
     space(3).reserve(2 * LEAF).unwrap();
-    let arena = fixture::arena();
+    let arena = testing::arena();
     arena.payload().write_u32(u64::from(arena.root(3).granule) * GRANULE + 4, 16);
     forget();
-    assert!(Space::open(&fixture::arena(), 3).is_err());
+    assert!(Space::open(&testing::arena(), 3).is_err());
 }
 
 /// The layout of a root, byte by byte.
@@ -145,7 +145,7 @@ fn root_lists_granules() {
     let a = space(2);
     a.reserve(3 * LEAF).unwrap();
     a.release(LEAF..2 * LEAF);
-    let arena = fixture::arena();
+    let arena = testing::arena();
     let root = arena.root(2);
     assert_eq!((root.leaves, arena.payload().read(8 + 8 * 2)), (3, [root.granule as u8, 0, 0, 0, 3, 0, 0, 0]));
     let leaves = a.leaves.borrow().clone();
@@ -180,8 +180,8 @@ fn map_of_another_crate_lives_in_a_space() {
     }
     assert!(other.iter().map(|entry| (*entry.key(), entry.value())).eq(model));
     drop(other);
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
-    while fixture::arena().take_granules(LOG, 1).is_ok() {}
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
+    while testing::arena().take_granules(LOG, 1).is_ok() {}
     let memory = space(9);
     let pages = Memory::size(&memory);
     assert_eq!((memory.grow(1), Memory::size(&memory)), (-1, pages));
@@ -189,7 +189,7 @@ fn map_of_another_crate_lives_in_a_space() {
 }
 
 proptest! {
-    #![proptest_config(fixture::histories(40))]
+    #![proptest_config(testing::histories(40))]
 
     /// Three spaces against plain bytes: growth, holes, writes, traps at any access, and upgrades.
     #[test]
@@ -214,7 +214,7 @@ proptest! {
                         }
                     } else {
                         forget();
-                        spaces = [0, 1, 2].map(fixture::space);
+                        spaces = [0, 1, 2].map(testing::space);
                     }
                 }
                 4 => {
@@ -223,7 +223,7 @@ proptest! {
                 }
                 5 => {
                     forget();
-                    spaces = [0, 1, 2].map(fixture::space);
+                    spaces = [0, 1, 2].map(testing::space);
                 }
                 _ => {
                     let bytes = vec![len as u8 + 1; len];
@@ -259,7 +259,7 @@ fn list_of_leaves_with_a_flipped_bit_is_written_anew() {
     fresh();
     let a = space(2);
     a.reserve(3 * LEAF).unwrap();
-    let payload = fixture::arena().payload();
+    let payload = testing::arena().payload();
     let list = u64::from(a.root.get().granule) * GRANULE;
     let right: [u8; 12] = payload.read(list);
     for bit in 0..8 * right.len() {

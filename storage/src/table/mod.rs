@@ -70,7 +70,7 @@ pub enum Change {
 }
 
 /// A table from hashes to words.
-pub struct HashTable<P: Platform> {
+pub struct HashTable<P: Platform = crate::Ic> {
     pool: Pool<P>,
     key: HashKey,
     /// Number of insertions before one is refused.

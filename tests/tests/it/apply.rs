@@ -1,5 +1,5 @@
 //! Kept blocks applied to the UTXO records, and the parts of the canister that this touches: roles, heights, pruning, rollbacks, resets,
-//! upgrades, the audit log. `canister/src/apply/tests` compares the records with those of the single calls.
+//! upgrades, the audit log. `records/src/apply/tests` compares the records with those of the single calls.
 
 use crate::utxo::get;
 use coppice_interface::*;

@@ -106,13 +106,13 @@ pub fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) ->
 mod tests {
     use super::*;
     use crate::api::access;
-    use crate::platform::limits::NS;
     use crate::platform::{cycles, native};
-    use crate::storage::memory;
-    use crate::{state, testing};
+    use crate::{memory, state};
     use candid::Principal;
+    use coppice_chain::testing;
     use coppice_interface::access::{ADMINS, BLOCK_PRODUCERS, REVERTERS, UPLOADERS};
     use coppice_model::blocks::{block_id, upload};
+    use coppice_storage::NS;
 
     /// Runs a message. Returns how often the message borrows the state, and the method's reply.
     fn visits<T>(roles: &[Role], method: impl FnOnce() -> T) -> (u64, T) {

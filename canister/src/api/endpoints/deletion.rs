@@ -1,15 +1,15 @@
 //! Endpoints for the deletion queue of external blobs (`docs/design.md` 7).
 
 use super::records::noting;
-use crate::deletion::Name;
 use crate::logs::audit::field;
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, cycles, time_ns};
 use crate::state::{State, mutate, read};
-use crate::text::hex;
 use coppice_interface::access::UTXO_FEEDERS;
+use coppice_interface::text::hex;
 use coppice_interface::*;
+use coppice_records::deletion::Name;
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 

@@ -1,9 +1,10 @@
 //! Endpoints for exporters and their pages.
 
 use crate::operation::daemon;
+use crate::platform;
 use crate::platform::meter::{Hot, counted};
 use crate::state::{mutate, read};
-use crate::{export, platform};
+use coppice_chain::export;
 use coppice_interface::*;
 
 pub fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {

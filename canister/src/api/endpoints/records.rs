@@ -1,10 +1,10 @@
 //! Endpoints for the pruner of UTXO records (`docs/design.md` 7).
 
-use crate::logs::audit::{field, fields};
+use crate::logs::audit::{field, fields, named};
 use crate::operation::daemon;
-use crate::pruning::records::NotifiedHeight;
 use crate::state::{State, mutate, read};
 use coppice_interface::*;
+use coppice_records::pruning::NotifiedHeight;
 use std::fmt::Debug;
 
 /// Runs a message that may change the jobs, then arms or cancels the timer for records.
@@ -24,7 +24,7 @@ pub(super) fn noting<T, E: Debug + std::fmt::Display>(
     change: impl FnOnce(&mut State) -> Result<T, E>,
 ) -> Result<T, E> {
     let shown = |state: &State| {
-        let mut shown = state.utxo_pruner.shown();
+        let mut shown = named(state.utxo_pruner.shown());
         shown.push(field("pending blob deletions", state.deletions.pending_count()));
         shown.push(field("dead blob deletions", state.deletions.dead_count()));
         shown

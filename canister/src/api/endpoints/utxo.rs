@@ -1,15 +1,15 @@
 //! Endpoints for UTXO records (`docs/design.md` 6).
 
-use crate::apply::{bytes_of, in_chain};
-use crate::external::Records;
-use crate::external::create::create;
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
+use coppice_records::apply::{bytes_of, in_blocks};
+use coppice_records::external::Records;
+use coppice_records::external::create::create;
 
 use crate::state::{mutate, read};
-use crate::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 use coppice_interface::*;
+use coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 
 pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
@@ -44,7 +44,7 @@ pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoErro
         mutate(|state| {
             let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
             utxo.batch(&items, |store, item| {
-                store.set_mined(&arg, item.0, &call, (blobs, in_chain(chain))).map_err(UtxoError::from)
+                store.set_mined(&arg, item.0, &call, (blobs, in_blocks(chain))).map_err(UtxoError::from)
             })
         })
     })
@@ -55,7 +55,7 @@ pub fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Resul
     mutate(|state| {
         let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
         utxo.batch(&items, |store, item| {
-            let kept = (&mut *blobs, in_chain(chain));
+            let kept = (&mut *blobs, in_blocks(chain));
             store.set_on_longest_chain(item.0, arg.on_longest_chain, &call, kept).map_err(UtxoError::from)
         })
     })

@@ -2,10 +2,10 @@
 //! units. No metric reveals the balance.
 
 use super::answer::{Answer, source};
-use crate::chain::ChainState;
 use crate::operation::{health, storage};
 use crate::platform::{self, meter};
 use crate::state::{State, tally};
+use coppice_chain::ChainState;
 use coppice_interface::{Metric, Severity};
 use ic_metrics_encoder::MetricsEncoder;
 use std::io::{self, Write};
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(sorted(&named), sorted(&DOCUMENTED));
         assert_eq!(named.len() + own.len(), SERVICES.len());
         platform::native::reset();
-        crate::storage::memory::forget();
+        crate::memory::forget();
         crate::state::init(None).unwrap();
         let text = crate::state::read(|state| String::from_utf8(encode(state).unwrap()).unwrap());
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn every_service_metric_is_in_the_table() {
         platform::native::reset();
-        crate::storage::memory::forget();
+        crate::memory::forget();
         crate::state::init(None).unwrap();
         crate::state::read(|state| {
             let mut all = state.utxo_pruner.status(&state.config.utxo, &state.deletions).metrics;

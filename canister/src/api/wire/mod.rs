@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_largest_messages_fit_the_quota() {
         let blob = |byte: u8, len: usize| ByteBuf::from(vec![byte; len]);
-        let block = AppendBlock { body: blob(1, 2_000_000), ..crate::testing::block(7, &[[1; 32]; 30], 9) };
+        let block = AppendBlock { body: blob(1, 2_000_000), ..coppice_chain::testing::block(7, &[[1; 32]; 30], 9) };
         let create = |len: usize, n: usize| {
             let mined =
                 Some(MinedIn { blocks: vec![BlockRef { block_id: 1, height: 2, subtree: 3 }], on_longest_chain: true });

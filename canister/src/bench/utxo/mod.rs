@@ -12,14 +12,14 @@ mod transaction;
 
 use super::{key, said};
 use crate::api::access;
-use crate::deletion::Name;
+use crate::memory;
 use crate::platform::instructions;
 use crate::state::{State, mutate, read};
-use crate::storage::blob::BlobStore;
-use crate::storage::memory;
-use crate::utxo::{Ahead, Body, Call, Draft, UtxoStore};
 use candid::CandidType;
 use coppice_interface::*;
+use coppice_records::deletion::Name;
+use coppice_records::utxo::{Ahead, Body, Call, Draft, UtxoStore};
+use coppice_storage::blob::BlobStore;
 use ic_cdk::update;
 use records::Records;
 use rows::Rows;

@@ -7,8 +7,8 @@ use crate::api::access;
 use crate::bench::{key, said};
 use crate::platform::instructions;
 use crate::state::{State, mutate};
-use crate::utxo::Call;
 use coppice_interface::*;
+use coppice_records::utxo::Call;
 use ic_cdk::update;
 
 /// Blocks for which all unmined records of the bench stay young.

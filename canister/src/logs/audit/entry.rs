@@ -3,9 +3,9 @@
 use super::fields::Change;
 use super::head::{Head, MOST};
 use crate::platform;
-use crate::text::{MARK, cut};
 use candid::Principal;
 use coppice_interface::AuditEntry;
+use coppice_interface::text::{MARK, cut};
 use coppice_storage::cbor;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;

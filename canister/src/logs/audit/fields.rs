@@ -1,6 +1,6 @@
 //! Named values of the state. The differences between two readings are a call's changes.
 
-use crate::text::hex;
+use coppice_interface::text::hex;
 use coppice_storage::cbor::{self, Value};
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,11 @@ pub type Fields = Vec<(String, String)>;
 /// Makes a field.
 pub fn field(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
+}
+
+/// Fields of values with fixed names.
+pub fn named(values: Vec<(&'static str, String)>) -> Fields {
+    values.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }
 
 /// The fields of a structure; fields of nested structures are named `outer.inner`.

@@ -1,6 +1,6 @@
 //! Head of an entry: its place, number, time and key, in 36 bytes before the CBOR.
 
-use crate::storage::places;
+use crate::places;
 
 /// Bytes before an entry.
 pub const HEAD: usize = 36;

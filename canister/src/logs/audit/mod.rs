@@ -24,14 +24,13 @@ mod head;
 mod ring;
 
 pub use entry::Call;
-pub use fields::{Change, Fields, changes, field, fields};
+pub use fields::{Change, Fields, changes, field, fields, named};
 
-use crate::storage::OpenError;
-use crate::storage::memory::{self, Space};
-use crate::storage::places;
+use crate::{memory, places};
 use coppice_interface::AuditPage;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::{OpenError, Space};
 use entry::Entry;
 use head::Head;
 use ring::Ring;
@@ -73,8 +72,8 @@ impl AuditLog {
         }
         let word = |which: usize| u64_at(&header, 8 + 8 * which);
         let ring = |which: usize| -> Result<Ring, OpenError> {
-            let space = memory::space(memory::AUDIT[which])?;
-            let slots = memory::Ring::open(space, places::AUDIT_LEN, places::AUDIT_LENS[which])?;
+            let space = memory::space(places::AUDIT_RINGS[which])?;
+            let slots = coppice_storage::ring::Ring::open(space, places::AUDIT_LEN, places::AUDIT_LENS[which])?;
             Ok(Ring { slots, written: word(1 + which) })
         };
         let rings = [ring(ADMINS)?, ring(OPERATORS)?, ring(UNCHANGED)?];

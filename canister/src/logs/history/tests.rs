@@ -1,10 +1,10 @@
 use super::*;
+use crate::memory;
 use crate::operation::sampling;
-use crate::platform::limits::NS;
 use crate::platform::{self, native};
 use crate::state::{self, mutate, read};
-use crate::storage::memory;
 use coppice_interface::{CanisterArg, InitArg, PrunePolicyArg};
+use coppice_storage::NS;
 
 /// The start of a half hour.
 const T: u64 = 1_700_000_000 / COARSE_EVERY * COARSE_EVERY;
@@ -85,7 +85,7 @@ fn tick_samples_after_its_work() {
     mutate(|state| state.set_prune_policy(&policy)).unwrap();
     for number in 0..5 {
         mutate(|state| {
-            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
         });
     }
@@ -103,7 +103,7 @@ fn a_damaged_sample_is_left_out() {
         at(T + 60 * minute);
         mutate(sampling::note);
     }
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
     cells.write(Span::Day.address(T + 120), &(T + 180).to_le_bytes());
     assert_eq!(times(Span::Day, T + 240), [T, T + 180, T + 240]);
@@ -157,7 +157,7 @@ fn the_layout_is_what_it_was() {
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 60);
     mutate(sampling::note);
-    let cells = crate::testing::space(memory::CELLS);
+    let cells = coppice_storage::testing::cells();
     let header: [u8; 24] = cells.read(places::HISTORY);
     let begin = [&b"CPHI\x01\0\0\0"[..], &0u64.to_le_bytes(), &(T + 60).to_le_bytes()].concat();
     assert_eq!(header.as_slice(), begin);

@@ -4,11 +4,11 @@
 //! hooks and by the safety timer. The first key that is stored stays, whatever replies come later.
 
 use crate::logs;
-use crate::platform;
 use crate::platform::cycles::{self, Pause};
-use crate::platform::limits::NS;
 use crate::platform::timers::Timer;
+use crate::platform::{self};
 use crate::state::{State, mutate};
+use coppice_storage::NS;
 use std::mem::replace;
 
 /// Seconds between a draw that failed and the next.

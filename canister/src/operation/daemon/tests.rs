@@ -42,8 +42,8 @@ fn lasting_conditions_are_logged_once() {
     }
     for said in [1, 2] {
         // More than the raw memory that is there.
-        let bytes = memory::billed_pages() * memory::WASM_PAGE;
-        let space = crate::testing::space(memory::DELETIONS);
+        let bytes = memory::billed_pages() * coppice_storage::WASM_PAGE;
+        let space = coppice_storage::testing::space(coppice_records::places::DELETIONS);
         assert!(memory::growth(|growth| growth.put_off(|| space.reserve(bytes))).is_err());
         let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
         (0..200).for_each(|_| mutate(grow));

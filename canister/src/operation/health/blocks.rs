@@ -4,15 +4,15 @@ use super::action::{Action, Command};
 use super::advice::advice;
 use super::finding::{Finding, finding};
 use super::sentences::{another_key, holder, remedy_of_holder};
-use crate::apply::{Counted, Waits};
-use crate::chain::ChainStore;
-use crate::platform;
-use crate::pruning::blocks::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
 use crate::state::State;
-use crate::storage::blob::BlobStore;
-use crate::storage::memory::{self, WASM_PAGE};
-use crate::text::{duration, many};
+use crate::{memory, platform};
+use coppice_chain::ChainStore;
+use coppice_chain::pruning::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
+use coppice_interface::text::{duration, many};
 use coppice_interface::{HeldBy, ProblemCode, PruneStatus};
+use coppice_records::apply::{Counted, Waits};
+use coppice_storage::WASM_PAGE;
+use coppice_storage::blob::BlobStore;
 
 /// Seconds for which ticks may end with work left.
 const PATIENCE_SECS: u64 = 600;

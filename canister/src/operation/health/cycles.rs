@@ -1,10 +1,11 @@
 //! Findings about cycles.
 
 use super::finding::{Finding, finding};
+use crate::memory;
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
-use crate::storage::memory::{self, GrowError, WASM_PAGE};
 use coppice_interface::{ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
+use coppice_storage::{GrowError, WASM_PAGE};
 
 /// Pages of memory that must be affordable in advance: 64 MiB, or an eighth of a small canister's cap.
 pub(super) fn ahead(max_stable_pages: u64) -> u64 {
@@ -61,6 +62,6 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
             );
             found.push(finding(ProblemCode::ReservationLimit, message));
         }
-        None | Some(GrowError::OutOfSpace | GrowError::QuotaFull | GrowError::Later) => {}
+        None | Some(GrowError::OutOfSpace | GrowError::QuotaFull { .. } | GrowError::Later) => {}
     }
 }

@@ -3,7 +3,7 @@
 use super::finding::{Finding, finding};
 use crate::platform;
 use crate::state::State;
-use crate::text::duration;
+use coppice_interface::text::duration;
 use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreDeletions, StoreType};
 
 /// Seconds for which a blob may be due before `health` reports a problem.

@@ -1,8 +1,8 @@
 //! Finding: a detected problem with its code, message and remedy.
 
 use super::action::Action;
-use crate::platform::limits::NS;
 use coppice_interface::ProblemCode;
+use coppice_storage::NS;
 
 /// A detected problem.
 #[derive(Clone, Debug, PartialEq, Eq)]

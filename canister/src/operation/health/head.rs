@@ -5,10 +5,10 @@ use super::finding::{Finding, finding};
 use super::sentences::abort_block;
 use crate::logs::history::Since;
 use crate::platform;
-use crate::platform::limits::NS;
 use crate::state::State;
-use crate::text::{duration, many};
 use coppice_interface::ProblemCode;
+use coppice_interface::text::{duration, many};
+use coppice_storage::NS;
 
 /// Seconds for which an open upload may be idle, or be kept open by calls, before `health` reports a problem.
 const PATIENCE_SECS: u64 = 3_600;

@@ -2,11 +2,11 @@
 
 use super::cycles::ahead;
 use super::finding::{Finding, finding};
+use crate::memory;
 use crate::state::State;
-use crate::storage::blob::Class;
-use crate::storage::memory;
-use crate::storage::owners;
 use coppice_interface::ProblemCode;
+use coppice_records::owners;
+use coppice_storage::blob::Class;
 
 /// Bytes that must be left for new records, or free in their slots.
 const FREE: u64 = 4 << 20;

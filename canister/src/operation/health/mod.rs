@@ -15,14 +15,14 @@ pub(crate) mod records;
 mod sentences;
 
 use crate::platform;
-use crate::platform::limits::NS;
 use crate::platform::timers::Timer;
-use crate::pruning::blocks::Due;
 use crate::state::State;
-use crate::text::duration;
 pub use action::{Action, Command};
 use advice::advice;
+use coppice_chain::pruning::Due;
+use coppice_interface::text::duration;
 use coppice_interface::{Health, Problem, ProblemCode, Severity};
+use coppice_storage::NS;
 pub use deletions::blobs_due;
 pub use finding::{Finding, finding};
 pub use head::appended_at;

@@ -3,11 +3,11 @@
 use super::action::{Action, Command};
 use super::finding::{Finding, finding};
 use super::sentences::remedy;
-use crate::deletion::DeletionQueue;
-use crate::pruning::records::{Stored, UtxoPruner, cannot_preserve};
-use crate::text::hex;
-use crate::utxo::{Cursor, UtxoStore};
+use coppice_interface::text::hex;
 use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
+use coppice_records::deletion::DeletionQueue;
+use coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
+use coppice_records::utxo::{Cursor, UtxoStore};
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
@@ -26,9 +26,7 @@ pub fn findings(
     utxo: &UtxoSettings,
     deletions: &DeletionQueue,
 ) -> Vec<Finding> {
-    let mut found = Vec::new();
-    left_alone(pruner.stored(), &mut found);
-    jobs(pruner.stored(), &mut found);
+    let mut found = of(pruner.stored());
     found.extend(overdue(pruner, records, utxo));
     heights(pruner, utxo.block_height_retention, &mut found);
     match deletions.dead_count() {
@@ -36,6 +34,14 @@ pub fn findings(
         1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 external blob was given up")),
         dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} external blobs were given up"))),
     }
+    found
+}
+
+/// Returns findings about what the pruner has stored.
+pub(super) fn of(stored: &Stored) -> Vec<Finding> {
+    let mut found = Vec::new();
+    left_alone(stored, &mut found);
+    jobs(stored, &mut found);
     found
 }
 

@@ -1,8 +1,12 @@
 use super::sentences::remedy_of_holder;
 use super::*;
+use crate::memory;
 use crate::operation::daemon;
-use crate::storage::memory;
-use coppice_interface::HeldBy;
+use coppice_chain::pruning::policy;
+use coppice_chain::testing::pruning::{self, World};
+use coppice_interface::{HeldBy, PruneBacklog, PrunePolicyArg, PruneStatus, UtxoPrunerPhase};
+use coppice_records::pruning::Stored;
+use coppice_records::utxo::Cursor;
 
 #[test]
 fn every_code_has_a_severity_and_a_remedy() {
@@ -179,7 +183,7 @@ fn unreadable_head_is_reported_until_replaced() {
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
     let append = |number| {
         state::mutate(|state| {
-            let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
         });
     };
@@ -204,4 +208,98 @@ fn durations_have_two_units() {
     let expected = ["0 s", "59 s", "1 min", "59 min 59 s", "1 h", "23 h 59 min", "1 d", "11 d 13 h"];
     assert_eq!(all[..8], expected);
     assert!(all[8].ends_with('h'));
+}
+
+/// Due blocks that an exporter holds: each state of the watermarks has its clause.
+#[test]
+fn held_blocks_are_reported_with_the_time_and_the_room_that_is_left() {
+    let policy = |target_bytes, lag| PrunePolicyArg {
+        retain_blocks: Some(2),
+        target_bytes: Some(target_bytes),
+        max_export_lag_secs: Some(lag),
+        ..pruning::policy()
+    };
+    let found = |world: &World| {
+        let due = world.pruner.due(&world.chain, &world.blobs, world.constraints.guard().as_ref());
+        let of = |deep| {
+            blocks::due((&world.pruner, &world.chain, &world.blobs), || world.constraints.clone(), due.as_ref(), deep)
+        };
+        let (deep, shallow) = (of(true), of(false));
+        let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
+        assert_eq!(codes(&deep), codes(&shallow));
+        deep
+    };
+    let mut world = pruning::world(policy(0, 1_000));
+    world.hold_at(0);
+    world.append(10, 100, 1);
+    world.tick_next();
+    let since = platform::time_ns();
+    world.wait(1_001);
+    world.tick_next();
+    let held = found(&world).remove(0);
+    assert!(
+        held.message.contains("held back for 16 min 41 s") && held.message.contains("no capacity limit"),
+        "{held:?}"
+    );
+    assert_eq!((held.code, held.since), (ProblemCode::ExportHeld, Some(since)));
+
+    let mut world = pruning::world(policy(40 << 20, 86_400));
+    world.hold_at(0);
+    while found(&world).is_empty() {
+        world.append(1, 200_000, 1);
+    }
+    let held = found(&world).remove(0).message;
+    assert!(held.starts_with("kept bytes are above high water; ") && held.contains("not known yet"), "{held}");
+    while world.exhausted().is_none() {
+        world.append(1, 200_000, 1);
+    }
+    let held = found(&world).remove(0).message;
+    assert!(held.ends_with("; no room is left: emergency water is reached"), "{held}");
+    // The switch holds the blocks back, not an exporter.
+    world.pruner.switch(false);
+    assert_eq!(found(&world).iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::PruningOff]);
+}
+
+#[test]
+fn backlog_that_lasts_and_a_target_that_is_too_small_are_reported_with_figures() {
+    let mut world =
+        pruning::world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..pruning::policy() });
+    world.append_ids(100, 2);
+    for _ in 0..12 {
+        world.tick_next();
+        world.wait(60);
+        world.append_ids(2, 2);
+    }
+    let status = world.status();
+    let lagging = blocks::lagging(&status, world.pruner.interval_secs()).unwrap();
+    assert!(lagging.message.contains("behind for 12 min") && lagging.message.contains("never"), "{lagging:?}");
+    assert_eq!(lagging.code, ProblemCode::PruneBehind);
+    let idle = PruneStatus { backlog: PruneBacklog { behind_since_secs: None, ..status.backlog.clone() }, ..status };
+    assert_eq!(blocks::lagging(&idle, world.pruner.interval_secs()), None);
+
+    let target = 40 * u64::from(pruning::CLASS);
+    let mut world = pruning::world(PrunePolicyArg { target_bytes: Some(target), ..pruning::policy() });
+    world.append(1, 30 * pruning::CLASS as usize, 1);
+    assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs), None);
+    world.append(1, 30 * pruning::CLASS as usize, 1);
+    let needed = policy::target_for(world.pruner.policy().unwrap(), world.chain.capacity_bytes(&world.blobs));
+    let small = blocks::too_small(&world.pruner, &world.chain, &world.blobs).unwrap().message;
+    assert!(small.contains("emergency water") && small.contains(&needed.to_string()), "{small}");
+}
+
+#[test]
+fn records_that_hold_the_pruner_up_are_reported_with_their_ids() {
+    let cursor = Cursor { slot: 7, txid: [0xAB; 32], ..Cursor::default() };
+    let codes = |stored: &Stored| {
+        let found = records::of(stored);
+        found.iter().map(|found| found.code).collect::<Vec<_>>()
+    };
+    let idle = Stored { assembly_running: true, ..Stored::default() };
+    assert_eq!(codes(&idle), []);
+    let trapped = Stored { trapped: Some((3, UtxoPrunerPhase::DeleteAtHeight)), ..idle.clone() };
+    let message = records::of(&trapped).remove(0).message;
+    assert!(message.contains("job 3 failed") && message.contains("DeleteAtHeight"), "{message}");
+    let aside = Stored { set_aside: vec![cursor.clone()], ..idle.clone() };
+    assert_eq!(codes(&aside), [ProblemCode::UnminedSetAside]);
+    assert!(records::of(&aside)[0].message.ends_with(&format!("that of transaction {}", "ab".repeat(32))));
 }

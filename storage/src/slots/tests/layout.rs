@@ -40,8 +40,8 @@ fn unknown_header_is_refused() {
         slots.allocate(10).unwrap();
         break_it(&slots);
         drop(slots);
-        fixture::forget();
-        let opened = Slots::open(fixture::space(fixture::SLOTS), fixture::arena(), RECORDS);
+        testing::forget();
+        let opened = Slots::open(testing::space(testing::SLOTS), testing::arena(), RECORDS);
         assert!(opened.is_err_and(|why| why.to_string().contains(with)), "{with}");
     };
     refused(|slots| slots.space.write(4, &[9]), "version 9");

@@ -3,7 +3,7 @@ use super::class::{CLASSES, LARGE, UNIT};
 use super::*;
 use crate::GrowError;
 use crate::arena::{Class, GRANULE};
-use crate::fixture::{self, LOG, RECORDS};
+use crate::testing::{self, LOG, RECORDS};
 use crate::twin::Twin;
 
 mod damage;
@@ -12,15 +12,15 @@ mod memory;
 mod model;
 
 fn fresh() -> Slots<Twin> {
-    fixture::fresh();
-    fixture::slots()
+    testing::fresh();
+    testing::slots()
 }
 
 /// Opens the slots again, as an upgrade does.
 fn reopened(slots: Slots<Twin>) -> Slots<Twin> {
     drop(slots);
-    fixture::forget();
-    fixture::slots()
+    testing::forget();
+    testing::slots()
 }
 
 /// Bytes that the arena counts for the slots.
@@ -30,7 +30,7 @@ fn kept(slots: &Slots<Twin>) -> u64 {
 
 /// Forbids all growth.
 fn cap() {
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
 }
 
 /// Takes all memory that can be taken without growth.
@@ -109,7 +109,7 @@ fn freeing_a_slot_of_a_chunk_that_was_given_back_traps() {
 fn names_reach_500_gib() {
     let mut slots = fresh();
     crate::twin::with(|world| world.max_pages = u64::MAX);
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
     // The first block of each of 2,000 extents has no slot of 4 MiB.
     let blocks = crate::arena::MAX_GRANULES / 64 - 2_000;
     let largest = Class::LARGEST;

@@ -117,7 +117,7 @@ fn refused(slots: &mut Slots<Twin>, model: &mut Model, len: u32) {
         Err(_) => assert_eq!(slots.header, before),
     }
     others.into_iter().for_each(|granule| arena.give_granules(LOG, granule, 1));
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
 }
 
 /// Reserves, then allocates while growth is forbidden and another store has all other memory.
@@ -136,11 +136,11 @@ fn reserved(slots: &mut Slots<Twin>, model: &mut Model, len: u32, count: u32) {
     }
     (0..count).for_each(|nth| make(slots, model, nth as u8, len));
     others.into_iter().for_each(|granule| arena.give_granules(LOG, granule, 1));
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
 }
 
 proptest! {
-    #![proptest_config(fixture::histories(96))]
+    #![proptest_config(testing::histories(96))]
 
     /// Undone changes leave no trace, and nothing is kept when all slots are freed.
     #[test]

@@ -3,9 +3,8 @@
 use super::super::pool::{LAYOUT, PAGE_BUCKETS, page_of};
 use super::super::resize::Unsplit;
 use super::*;
-use crate::Meter;
 use crate::arena::GRANULE;
-use crate::twin;
+use crate::{Meter, twin};
 
 const SEGMENT_SLOTS: u64 = PAGE_BUCKETS * SLOTS as u64;
 
@@ -17,11 +16,11 @@ fn kept(table: &HashTable<Twin>) -> u64 {
 fn the_layout_is_part_of_the_format() {
     let mut table = fresh();
     // The table's page is granule 3, its directory 4, and its overflow page 6.
-    table.pool.arena.take_granules(fixture::LOG, 1).unwrap();
+    table.pool.arena.take_granules(testing::LOG, 1).unwrap();
     for value in 0..=SLOTS as u64 {
         table.insert(5, value).unwrap();
     }
-    let space = fixture::space(fixture::INDEX);
+    let space = testing::space(testing::INDEX);
     let header: [u8; 48] = space.read(0);
     assert_eq!(header[..8], *b"CPHT\x05\0\0\0");
     assert_eq!(header[8..24], [128, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 0, 0, 0, 0]);
@@ -39,8 +38,8 @@ fn the_layout_is_part_of_the_format() {
 #[test]
 fn another_version_and_an_impossible_size_are_not_opened() {
     drop(fresh());
-    let space = fixture::space(fixture::INDEX);
-    let open = || HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).err();
+    let space = testing::space(testing::INDEX);
+    let open = || HashTable::open(testing::space(testing::INDEX), testing::arena(), OWNER, HashKey::of([1; 16])).err();
     assert_eq!(open(), None);
     space.write(8, &[127]);
     assert!(matches!(open(), Some(OpenError::Corrupt { .. })));
@@ -76,7 +75,7 @@ fn a_million_entries_leave_one_page_after_sweeps() {
     assert_eq!(table.stats(), TableStats { entries: 0, buckets: PAGE_BUCKETS, overflow_buckets: 0 });
     assert_eq!(kept(&table), GRANULE);
     let arena = &table.pool.arena;
-    assert_eq!(arena.reusable_bytes(), arena.bytes() - GRANULE - arena.kept_bytes(fixture::SPACES));
+    assert_eq!(arena.reusable_bytes(), arena.bytes() - GRANULE - arena.kept_bytes(testing::SPACES));
     // Everything is used again, also by a table that was opened in between.
     let mut table = reopen(table);
     fill(&mut table, million..2 * million);
@@ -119,9 +118,9 @@ fn reserved_insertions_are_not_refused() {
             table.insert(table.hash(&i.to_le_bytes()), i).unwrap();
         }
         table.reserve(count).unwrap();
-        fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
+        testing::arena().growth().set_max_pages(testing::arena().billed_pages());
         // Another owner takes all that is not reserved.
-        while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+        while table.pool.arena.take_granules(testing::LOG, 1).is_ok() {}
         for i in 0..count {
             table.insert(table.hash(&(i + 1_000_000).to_le_bytes()), i).unwrap();
         }
@@ -138,8 +137,8 @@ fn splits_are_undone_without_memory() {
     for i in 0..20_000u64 {
         table.insert(hash(&table, i), i).unwrap();
     }
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
-    while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
+    while table.pool.arena.take_granules(testing::LOG, 1).is_ok() {}
     for i in 0..20_000u64 {
         assert!(table.remove(hash(&table, i), i));
     }
@@ -160,12 +159,12 @@ fn a_split_that_is_undone_may_need_an_overflow_page() {
     }
     let before = table.stats();
     assert_eq!((before.buckets, before.overflow_buckets), (PAGE_BUCKETS + 1, 0));
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
-    while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
+    while table.pool.arena.take_granules(testing::LOG, 1).is_ok() {}
     assert_eq!(table.unsplit(0, &Meter::unlimited()), Unsplit::Refused);
     assert_eq!(table.stats(), before);
     audit(&table);
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
     assert_eq!(table.unsplit(0, &Meter::unlimited()), Unsplit::Done { gone: vec![], overflows: 1 });
     assert_eq!((values(&table, 0).len(), values(&table, PAGE_BUCKETS).len()), (SLOTS, SLOTS));
     assert_eq!((table.stats().buckets, table.stats().overflow_buckets), (PAGE_BUCKETS, 1));
@@ -206,7 +205,7 @@ fn flipped_bits_of_directory_and_links_stop_nothing() {
             table.insert(table.hash(&u64::to_le_bytes(value)), value).unwrap();
         }
         let flip = |space: &Space<Twin>, at: u64| space.write_u32(at, space.read_u32(at) ^ 1 << bit);
-        flip(&fixture::space(fixture::INDEX), 64 + 4 * 2);
+        flip(&testing::space(testing::INDEX), 64 + 4 * 2);
         (0..10_000).for_each(|value| assert_eq!(table.get(table.hash(&u64::to_le_bytes(value))), Some(value)));
         audit(&table);
         // The link of a full bucket.

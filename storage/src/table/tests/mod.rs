@@ -6,27 +6,27 @@ mod sweep;
 
 use super::*;
 use crate::arena::GRANULE;
-use crate::fixture;
+use crate::testing;
 use crate::twin::Twin;
 use audit::audit;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const OWNER: Owner = fixture::UPLOAD;
+const OWNER: Owner = testing::UPLOAD;
 
 fn open() -> HashTable<Twin> {
-    HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).unwrap()
+    HashTable::open(testing::space(testing::INDEX), testing::arena(), OWNER, HashKey::of([1; 16])).unwrap()
 }
 
 /// Opens the table again, as an upgrade does.
 fn reopen(table: HashTable<Twin>) -> HashTable<Twin> {
     drop(table);
-    fixture::forget();
+    testing::forget();
     open()
 }
 
 fn fresh() -> HashTable<Twin> {
-    fixture::fresh();
+    testing::fresh();
     open()
 }
 
@@ -86,7 +86,7 @@ fn moving_window_of_entries_does_not_grow_memory() {
 #[test]
 fn refused_growth_leaves_the_table_as_it_was() {
     let mut table = fresh();
-    fixture::arena().growth().set_max_pages(fixture::arena().billed_pages());
+    testing::arena().growth().set_max_pages(testing::arena().billed_pages());
     let mut inserted = 0u64;
     // With a single hash splits do not help, and every entry needs overflow.
     while table.insert(7, inserted).is_ok() {
@@ -95,7 +95,7 @@ fn refused_growth_leaves_the_table_as_it_was() {
     assert!(inserted > 10_000, "a mebibyte holds more than {inserted}");
     assert_eq!(table.stats().entries, inserted);
     assert_eq!(values(&table, 7).len() as u64, inserted);
-    fixture::arena().growth().set_max_pages(u64::MAX);
+    testing::arena().growth().set_max_pages(u64::MAX);
     table.insert(7, inserted).unwrap();
     assert!(table.remove(7, 0));
 }
@@ -114,10 +114,10 @@ fn keys_that_share_a_bucket_under_another_key_are_spread() {
 
 #[test]
 fn table_with_entries_is_not_opened_without_its_key() {
-    let unkeyed = || HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, HashKey::default());
+    let unkeyed = || HashTable::open(testing::space(testing::INDEX), testing::arena(), OWNER, HashKey::default());
     drop(fresh());
     let key = HashKey::default();
-    let mut table = HashTable::open(fixture::space(fixture::INDEX), fixture::arena(), OWNER, key.clone()).unwrap();
+    let mut table = HashTable::open(testing::space(testing::INDEX), testing::arena(), OWNER, key.clone()).unwrap();
     assert!(key.set([1; 16]), "set after the table is opened");
     table.insert(table.hash(b"key"), 5).unwrap();
     assert!(matches!(unkeyed().err(), Some(OpenError::Corrupt { .. })));

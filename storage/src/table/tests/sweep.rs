@@ -3,7 +3,7 @@
 use super::super::pool::PAGE_BUCKETS;
 use super::super::{Change, HashTable, Slice, TableStats};
 use super::{audit, fresh, reopen};
-use crate::fixture::histories;
+use crate::testing::histories;
 use crate::twin::{self, Twin};
 use crate::{Counting, Meter, changed_pages};
 use proptest::prelude::*;

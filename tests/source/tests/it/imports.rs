@@ -1,23 +1,8 @@
-//! Layers of the canister, cycles of files in each crate, and models that do not import each other.
+//! Cycles of files in each crate, and models that do not import each other.
 
 use coppice_source::{Graph, read};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Layers of the canister, lowest first. A module may import modules of its own layer and of lower layers.
-const LAYERS: &[&[&str]] = &[
-    &["platform", "sha256", "text"],
-    &["storage"],
-    &["logs", "settings"],
-    &["chain", "utxo", "deletion"],
-    &["apply", "export", "external"],
-    &["pruning"],
-    &["state"],
-    &["operation"],
-    &["api", "lib"],
-];
-/// Modules of one layer that must not import each other.
-const APART: &[&str] = &["chain", "utxo", "deletion"];
 
 /// The modules of `coppice_model` that are models.
 const MODELS: &[&str] = &["chain", "deletion", "documents", "records"];
@@ -39,36 +24,8 @@ fn module(file: &Path) -> &str {
     first.trim_end_matches(".rs")
 }
 
-fn layer(file: &Path) -> usize {
-    let module = module(file);
-    LAYERS.iter().position(|layer| layer.contains(&module)).unwrap_or_else(|| panic!("{module} has no layer"))
-}
-
-/// Imports that the layers forbid.
-fn upward(graph: &Graph) -> BTreeSet<String> {
-    let is_wrong = |from: &Path, to: &Path| {
-        let both = [module(from), module(to)];
-        layer(from) < layer(to) || (both[0] != both[1] && both.iter().all(|module| APART.contains(module)))
-    };
-    let wrong = graph.imports.iter().filter(|((from, to), _)| is_wrong(from, to));
-    wrong.map(|((from, to), name)| format!("{} imports {name} of {}", from.display(), to.display())).collect()
-}
-
-/// Files outside `state/` that add methods to `State`.
-fn files_that_extend_state(graph: &Graph) -> Vec<&Path> {
-    let of_state = graph.inherent.iter().filter(|inherent| inherent.name == "State" && module(&inherent.of) == "state");
-    of_state.map(|inherent| inherent.file.as_path()).filter(|file| module(file) != "state").collect()
-}
-
 fn files_in_cycles(graph: &Graph) -> usize {
     graph.cycles().iter().map(BTreeSet::len).sum()
-}
-
-#[test]
-fn no_file_of_the_canister_imports_a_higher_layer() {
-    let graph = read(&root().join("canister")).unwrap();
-    assert_eq!(upward(&graph), BTreeSet::new());
-    assert_eq!(files_that_extend_state(&graph), [] as [&Path; 0]);
 }
 
 #[test]
@@ -109,7 +66,7 @@ fn no_model_imports_another_model_or_the_canister() {
     assert_eq!(imports_between_models(&planted), [&("documents/record.rs".into(), "records.rs".into())]);
 }
 
-/// A crate with these files and the canister's layers.
+/// A crate with these files.
 fn planted(files: &[(&str, &str)]) -> Graph {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("Cargo.toml"), "name = \"planted\"\n").unwrap();
@@ -121,12 +78,18 @@ fn planted(files: &[(&str, &str)]) -> Graph {
     read(directory.path()).unwrap()
 }
 
+/// Imports are found however they are written.
 #[test]
-fn a_planted_upward_import_is_found_however_it_is_written() {
+fn a_planted_import_is_found() {
     let lib = ("lib.rs", "mod api; mod state; mod storage; mod text;");
     let api = ("api.rs", "pub fn guard() {} pub struct Page; pub mod wire { pub fn arg() {} }");
     let state = ("state/mod.rs", "mod control; pub use control::Control; pub struct State;");
     let control = ("state/control.rs", "use super::State; pub struct Control; impl State { fn set(&self) {} }");
+    let of_storage = |text| {
+        let graph = planted(&[lib, api, state, control, ("storage.rs", text), ("text.rs", "")]);
+        let found = graph.imports.into_iter().filter(|((from, _), _)| from == Path::new("storage.rs"));
+        found.map(|((_, to), name)| format!("{name} of {}", to.display())).collect::<BTreeSet<_>>()
+    };
     for (text, found) in [
         ("use crate::api::Page;", "Page of api.rs"),
         ("use crate::api::{self, wire};\npub fn f() { wire::arg() }", "arg of api.rs"),
@@ -137,20 +100,12 @@ fn a_planted_upward_import_is_found_however_it_is_written() {
         ("#[update(guard = \"crate::api::guard\")]\nfn f() {}", "guard of api.rs"),
         ("use super::state::Control;", "Control of state/control.rs"),
     ] {
-        let graph = planted(&[lib, api, state, control, ("storage.rs", text), ("text.rs", "")]);
-        assert!(upward(&graph).contains(&format!("storage.rs imports {found}")), "{text}: {:?}", graph.imports);
+        assert!(of_storage(text).contains(found), "{text}: {:?}", of_storage(text));
     }
     let test = "#[cfg(test)] mod tests { use crate::api::Page; }\n#[cfg(feature = \"bench\")] use crate::api::Page;";
-    for text in ["use crate::text;", "pub use other::api::Page;", test, "// use crate::api::Page;"] {
-        let graph = planted(&[lib, api, state, control, ("storage.rs", text), ("text.rs", "")]);
-        assert_eq!((upward(&graph), files_that_extend_state(&graph)), (BTreeSet::new(), vec![]), "{text}");
+    for text in ["pub use other::api::Page;", test, "// use crate::api::Page;"] {
+        assert_eq!(of_storage(text), BTreeSet::new(), "{text}");
     }
-    let text = "use crate::storage::Of;";
-    let graph = planted(&[lib, api, state, control, ("storage.rs", "pub struct Of;"), ("text.rs", text)]);
-    assert_eq!(upward(&graph), BTreeSet::from(["text.rs imports Of of storage.rs".to_owned()]));
-    let text = "use crate::state::State; impl State { fn page(&self) {} }";
-    let graph = planted(&[lib, ("api.rs", text), state, control, ("storage.rs", ""), ("text.rs", "")]);
-    assert_eq!(files_that_extend_state(&graph), [Path::new("api.rs")]);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::super::answer::Answer;
 use super::frame::{self, frame};
 use super::words::{bytes, count, many, moment};
 use crate::state::State;
-use crate::text::hex;
 use coppice_interface::segments::Segment;
+use coppice_interface::text::hex;
 use coppice_interface::{BlockHeader, ReadError, TransactionPlace, UtxoGet, UtxoRecord};
 use maud::{Markup, html};
 

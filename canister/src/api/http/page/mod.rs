@@ -12,8 +12,8 @@ use super::answer::{Answer, Parameters};
 use crate::logs::history::Span;
 use crate::operation::{health, sampling, storage};
 use crate::state::State;
-use crate::text::hex;
 use crate::{logs, platform};
+use coppice_interface::text::{duration, hex};
 use coppice_interface::*;
 use frame::{figure, frame};
 pub use kept::{block, transaction};
@@ -137,7 +137,7 @@ impl View<'_> {
         let empty = match prune.backlog.empty_in_secs {
             Some(0) if prune.backlog.held_blocks > 0 => "nothing more may be pruned".to_string(),
             Some(0) => "nothing waits".to_string(),
-            Some(secs) => format!("empty in about {}", crate::text::duration(secs)),
+            Some(secs) => format!("empty in about {}", duration(secs)),
             None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
             None => "not shrinking".to_string(),
         };
@@ -248,7 +248,7 @@ impl View<'_> {
                                     th { (exporter.name) @if exporter.principal.is_none() { " (without a key)" } }
                                     td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
                                     td data-label="blocks behind" { (count(exporter.lag_blocks)) }
-                                    td data-label="waiting for" { (crate::text::duration(exporter.lag_secs)) }
+                                    td data-label="waiting for" { (duration(exporter.lag_secs)) }
                                 }
                             }
                         }

@@ -1,9 +1,9 @@
 //! Numbers, the policy and the plan as text.
 
-use crate::export::is_of_guard;
 use crate::operation::health::holder;
-use crate::pruning::blocks::policy::floor;
-use crate::text::duration;
+use coppice_chain::export::is_of_guard;
+use coppice_chain::pruning::policy::floor;
+use coppice_interface::text::duration;
 use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason, WaterMarks};
 use time::UtcDateTime;
 
@@ -180,7 +180,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pruning::blocks::policy::marks;
+    use coppice_chain::pruning::policy::marks;
 
     #[test]
     fn figures_are_short_and_exact_enough() {

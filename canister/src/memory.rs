@@ -1,0 +1,109 @@
+//! The canister's arena and its spaces, opened once and held on the heap.
+
+use crate::places;
+use crate::platform::{self, Ic};
+use coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
+use coppice_records::owners;
+use coppice_storage::arena::{self, Arena, Class};
+use coppice_storage::{Growth, OpenError, Space, Terms};
+use ic_stable_structures::Memory as _;
+use std::cell::RefCell;
+
+/// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
+const SHARES: arena::Shares = arena::Shares { spaces: Owner::Spaces.in_arena(), counted: &owners::ALL };
+
+/// Number of nodes of an application subnet, used until the settings are read.
+const SMALL_SUBNET: u32 = 13;
+
+thread_local! {
+    static ARENA: RefCell<Option<Arena>> = const { RefCell::new(None) };
+}
+
+/// A growth must leave the cycles for the calls of two timers, so that the ten-minute timer keeps running.
+fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
+    Terms { nodes, reserved_cycles_limit, kept: 2 * platform::timer_call_cycles() }
+}
+
+/// Drops the arena, as an upgrade does.
+#[cfg(not(target_family = "wasm"))]
+pub fn forget() {
+    #[cfg(test)]
+    coppice_storage::testing::forget();
+    ARENA.set(None);
+}
+
+/// Returns the arena, and opens it first if it is not open.
+///
+/// # Errors
+/// [`OpenError`].
+#[inline(never)]
+pub fn arena() -> Result<Arena, OpenError> {
+    if let Some(arena) = ARENA.with_borrow(Clone::clone) {
+        return Ok(arena);
+    }
+    let arena = Arena::open(SHARES, terms(SMALL_SUBNET, u128::MAX))?;
+    // Until the settings are read.
+    arena.set_reserve(records_reserve(MAX_STABLE_PAGES));
+    Class::of_size(Config::default().log_class).into_iter().for_each(|class| arena.set_log_class(class));
+    #[cfg(test)]
+    coppice_storage::testing::set_arena(arena.clone());
+    ARENA.set(Some(arena.clone()));
+    Ok(arena)
+}
+
+/// Opens the space of an id.
+///
+/// # Errors
+/// [`OpenError`].
+#[inline(never)]
+pub fn space(id: u8) -> Result<Space, OpenError> {
+    Space::open(&arena()?, id)
+}
+
+/// Passes the growth of stable memory to `look`. Traps if the arena cannot be opened.
+pub fn growth<T>(look: impl FnOnce(&Growth<Ic>) -> T) -> T {
+    look(opened().growth())
+}
+
+/// Returns the arena. Traps if it cannot be opened.
+#[inline(never)]
+fn opened() -> Arena {
+    arena().unwrap_or_else(|why| platform::trap(&why.to_string()))
+}
+
+/// Sets the cap on raw pages of 64 KiB.
+pub fn set_max_pages(pages: u64) {
+    growth(|growth| growth.set_max_pages(pages));
+}
+
+/// Returns the cap on raw pages.
+#[cfg(test)]
+pub fn max_pages() -> u64 {
+    growth(Growth::max_pages)
+}
+
+/// Sets the bytes that records may not use.
+pub fn set_reserve(bytes: u64) {
+    opened().set_reserve(bytes);
+}
+
+/// Sets the class of the log's blobs.
+pub fn set_log_class(class: Class) {
+    opened().set_log_class(class);
+}
+
+/// Sets the inputs to the growth check.
+pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
+    growth(|growth| growth.set_terms(terms(nodes, reserved_cycles_limit)));
+}
+
+/// Returns the raw pages in use; the platform bills these.
+pub fn billed_pages() -> u64 {
+    <Ic as coppice_storage::Platform>::Memory::default().size()
+}
+
+/// Opens a space that is used only by the bench.
+#[cfg(feature = "bench")]
+pub fn bench(which: u8) -> Space {
+    space(places::BENCH + which).unwrap_or_else(|why| platform::trap(&why.to_string()))
+}

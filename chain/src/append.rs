@@ -1,0 +1,273 @@
+//! Appending a block: every check that can refuse it comes first, then every change. Two refusals are an exception: entering the references
+//! shows whether a message has room for them, and how many links they need. The tables are reverted if the message has no room for the
+//! references, or the log none for the links. Uploads (`upload/`) use the same checks
+//! and the same `commit`.
+
+use super::draft::{Admission, Draft, Standing, too_large};
+use super::postings::keys::EnteredKeys;
+use super::postings::links::links_len;
+use super::record::{BlockMeta, BlockRecord};
+use super::store::{ChainStore, MAX_SPAN};
+use super::transit::{EnterError, Entered};
+use crate::owners;
+use coppice_interface::seals::{self, Leaf, Seal};
+use coppice_interface::segments::{Index, Segment, check_receipts};
+use coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
+use coppice_storage::blob::BlobStore;
+use coppice_storage::{Ic, Meter, Platform as _};
+use sha2::{Digest, Sha256};
+
+impl ChainStore {
+    /// Appends a block. Appending the same block again returns Ok and changes nothing; a block that differs from the kept one is refused.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing has changed.
+    pub fn append(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &AppendBlock,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let segments = [&block.body, &block.receipts, &block.index];
+        let draft = Draft::new(
+            block.number,
+            (&block.hash, &block.parent_hash),
+            block.timestamp_secs,
+            segments.map(|bytes| bytes.len() as u64),
+            &block.sha256,
+        )?;
+        let verify = || match admission.verify_segments {
+            true => Segment::ALL
+                .into_iter()
+                .try_for_each(|segment| draft.verify(segment, Sha256::digest(segments[segment.index()]).into())),
+            false => Ok(()),
+        };
+        if let Standing::Known = self.standing(&draft)? {
+            return verify();
+        }
+        self.check_no_upload_or_reset(admission)?;
+        let index = Index::parse(&block.index)?;
+        draft.check_entries(&index)?;
+        check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
+        verify()?;
+        self.admit(&draft, admission)?;
+
+        self.pass_damaged_tail(blobs);
+        let start = self.state.log_tail;
+        let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
+        self.log
+            .reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least)
+            .map_err(NoMemory::from)?;
+        self.reserve_records(&draft, &index)?;
+        let mut meta = self.meta_of(&draft, &index, now);
+        let entered = self.metered(index.references(), |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
+        let entered = entered.map_err(|error| match error {
+            EnterError::Grow(error) => AppendError::from(NoMemory::from(error)),
+            EnterError::Unreadable(why) => Ic::trap(&format!("append: {why}")),
+        })?;
+        if entered.references() < index.references() {
+            self.revert_entered(&entered);
+            return Err(too_large("references: upload the block", entered.references()));
+        }
+        // The number of id links is known only now.
+        meta.id_links = entered.ids.links.len() as u32;
+        let end = self.log_end_of(meta.log_end());
+        if let Err(error) = self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..end) {
+            self.revert_entered(&entered);
+            return Err(NoMemory::from(error).into());
+        }
+
+        // From here on the append can no longer be refused.
+        let written = self.log.extend(blobs, self.state.log_end..end, owners::CHAIN).map_err(|error| error.to_string());
+        let id_links = entered.ids.encode();
+        let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
+        let mut at = start;
+        let written =
+            segments.map(|bytes| bytes.as_slice()).into_iter().chain(links).fold(written, |written, bytes| {
+                let written =
+                    written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|error| error.to_string()));
+                at += bytes.len() as u64;
+                written
+            });
+        if let Err(why) = written {
+            Ic::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
+        }
+        self.state.log_end = end;
+        self.settle_replaced(&entered);
+        self.commit(&draft, meta);
+        Ok(())
+    }
+
+    /// Index after the last blob of a log that reaches to `end`.
+    fn log_end_of(&self, end: u64) -> u64 {
+        self.log.blobs_end(end).max(self.state.log_end)
+    }
+
+    /// Classifies a new block against the kept ones.
+    pub(super) fn standing(&self, draft: &Draft) -> Result<Standing, AppendError> {
+        let state = &self.state;
+        if !state.started {
+            return Ok(Standing::Next);
+        }
+        if let Some(to) = state.rollback_to.filter(|&to| draft.number > to) {
+            return Err(AppendError::RollbackUnderway { to });
+        }
+        if draft.number < state.oldest {
+            return Err(AppendError::Pruned { first_available: state.oldest });
+        }
+        if draft.number < state.next {
+            let kept = self.records.get(draft.number);
+            let differs = kept.map_or_else(
+                || vec![BlockField::Unreadable],
+                |kept| draft.differences(&kept, self.parent(draft.number)),
+            );
+            return if differs.is_empty() { Ok(Standing::Known) } else { Err(AppendError::Conflict { differs }) };
+        }
+        if draft.number > state.next {
+            return Err(AppendError::Gap { expected: state.next });
+        }
+        match state.head_hash.filter(|_| state.seal.is_some()) {
+            Some(hash) if hash == draft.parent => Ok(Standing::Next),
+            Some(hash) => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
+            // A rollback ended on the oldest block, which was damaged meanwhile.
+            None => Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] }),
+        }
+    }
+
+    /// Checks that no upload is open and no reset is underway, because either blocks a new block.
+    pub(super) fn check_no_upload_or_reset(&self, admission: &Admission) -> Result<(), AppendError> {
+        if let Some(opened) = self.upload_opened(admission.upload_expiry_secs) {
+            return Err(opened.into());
+        }
+        match self.to_clear() {
+            0 => Ok(()),
+            left => Err(AppendError::ResetUnderway { left }),
+        }
+    }
+
+    /// Checks the hash key, the cycles, the capacity and the block number limit for the next block.
+    pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
+        if !self.index.is_keyed() {
+            return Err(NotReady.into());
+        }
+        if let Some(missing) = admission.missing_cycles {
+            return Err(AppendError::NoMemory(NoMemory::LowCycles { missing }));
+        }
+        if let Some(held_by) = &admission.exhausted {
+            return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
+        }
+        if self.state.started && self.state.counted(draft.number) >= MAX_SPAN {
+            return Err(AppendError::NoMemory(NoMemory::OutOfSpace));
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for the block's record and its entries in both tables.
+    pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+        let oldest = if self.state.started { self.state.oldest } else { draft.number };
+        self.records.reserve(draft.number, oldest).map_err(NoMemory::from)?;
+        self.index.reserve(u64::from(index.transactions())).map_err(NoMemory::from)?;
+        if index.keys() > 0 {
+            self.keys.reserve(u64::from(index.keys())).map_err(NoMemory::from)?;
+        }
+        Ok(())
+    }
+
+    /// Enters the block's ids and keys from these numbers on, as far as the meter has room, or none of them on an error. Earlier ids and keys
+    /// of the block must be there already.
+    pub(super) fn enter(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        (ids, keys): (u32, u32),
+        meter: &mut Meter,
+    ) -> Result<Entered, EnterError> {
+        if !self.state.started {
+            self.state.base = meta.number;
+        }
+        let ids = self.insert_ids(blobs, meta, index, ids, meter)?;
+        if ids.end() < index.transactions() {
+            return Ok(Entered { ids, keys: EnteredKeys::default() });
+        }
+        match self.insert_keys(meta.number, index, keys, meter) {
+            Ok(keys) => Ok(Entered { ids, keys }),
+            Err(error) => {
+                ids.revert(&mut self.index);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Builds the numbers, sizes and times of the next block; the links of its ids are not counted yet.
+    pub(super) fn meta_of(&self, draft: &Draft, index: &Index, now: u64) -> BlockMeta {
+        BlockMeta {
+            number: draft.number,
+            log_offset: self.state.log_tail,
+            lengths: draft.lengths,
+            transactions: index.transactions(),
+            keys: index.keys(),
+            timestamp_secs: draft.timestamp_secs,
+            monotonic: now.min(self.state.monotonic.max(draft.timestamp_secs)),
+            id_links: 0,
+        }
+    }
+
+    /// Skips to a new blob if the log's last blob is damaged, and logs an error.
+    pub(super) fn pass_damaged_tail(&mut self, blobs: &BlobStore) {
+        let tail = self.state.log_tail;
+        let blob = self.log.blob_of(tail);
+        if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
+            self.state.log_tail = self.log.start_of(self.state.log_end);
+            self.save();
+            coppice_storage::log::error(&format!("blob {blob} of the log is damaged: the log continues in a new blob"));
+        }
+    }
+
+    /// Writes the record of the next block. The seal is known when the block becomes the head.
+    pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta, seal: Seal) {
+        let Draft { hash, sha256, .. } = *draft;
+        let references_before = self.state.references;
+        self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
+        self.records.put(&BlockRecord { meta, hash, seal, sha256, references_before });
+    }
+
+    /// Writes the record and moves the head. The payload, the ids and the keys must be in place.
+    pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
+        // For the first block, `base` is already set to its number.
+        let leaf = Leaf {
+            number: meta.number,
+            timestamp_secs: meta.timestamp_secs,
+            lengths: meta.lengths,
+            hash: draft.hash.as_slice(),
+            parent_hash: draft.parent.as_slice(),
+            sha256: &draft.sha256,
+        };
+        let Some((before, leaf)) = self.state.seal.zip(leaf.digest()) else {
+            Ic::trap("append: the seal of the block before is unknown");
+        };
+        let seal = seals::seal(&before, &leaf);
+        self.put_record(draft, meta, seal);
+        let state = &mut self.state;
+        if !state.started {
+            state.started = true;
+            state.oldest = draft.number;
+            state.parent = Some(draft.parent);
+        }
+        state.head_hash = Some(draft.hash);
+        state.seal = Some(seal);
+        state.monotonic = meta.monotonic;
+        state.log_tail = meta.log_end();
+        state.keys += u64::from(meta.keys);
+        state.id_links += u64::from(meta.id_links);
+        state.references += meta.references();
+        state.next = draft.number + 1;
+        state.highest = state.highest.max(state.next);
+        state.appended_blocks += 1;
+        state.appended_bytes += draft.payload_len();
+        state.transit = None;
+        self.appended_at = Ic::now_secs();
+        self.save();
+    }
+}

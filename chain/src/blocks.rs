@@ -1,0 +1,36 @@
+//! The chain as a store of records sees it.
+
+use super::store::ChainStore;
+use coppice_interface::blocks::{Blocks, KeptBlock, Note};
+use coppice_interface::segments::Segment;
+use coppice_interface::{BlockHash, ReadError};
+use coppice_storage::blob::BlobStore;
+
+impl Blocks for ChainStore {
+    fn kept(&self, number: u64) -> Result<KeptBlock, ReadError> {
+        let meta = self.find(number)?;
+        let body = u64::from(meta.lengths[Segment::Body.index()]);
+        Ok(KeptBlock { number, body, transactions: meta.transactions })
+    }
+
+    fn hash_of(&self, number: u64) -> BlockHash {
+        self.hash(number).unwrap_or_default().to_bytes()
+    }
+
+    fn bytes(&self, blobs: &BlobStore, number: u64, part: (Segment, u64, u64)) -> Result<Vec<u8>, ReadError> {
+        Ok(self.read_part(blobs, &self.find(number)?, part)?.into_vec())
+    }
+
+    fn note(&self, number: u64) -> Option<Note> {
+        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&number);
+        if kept { self.records.note(number) } else { None }
+    }
+
+    fn set_note(&mut self, number: u64, note: Option<&Note>) {
+        self.records.set_note(number, note);
+    }
+
+    fn rolling_back_to(&self) -> Option<u64> {
+        self.state.rollback_to
+    }
+}

@@ -1,0 +1,165 @@
+//! Certified data: what the subnet vouches for, so that a reader needs to believe no replica (`docs/design.md` 5.1).
+//!
+//! ```text
+//!        ┌─ "coppice"            first block u64 ‖ seal before it ‖ resets u64 ‖ rolled-back blocks u64, big-endian
+//!   fork ┤
+//!   │    └─ "http_expr"          for gateways (`api/certified.rs`)
+//! fork = certified data
+//!   │    ┌─ "last_block_hash"    the head's seal
+//!   fork ┤
+//!        └─ "last_block_index"   the head's number, LEB128
+//! ```
+//! The labels of the head are those of ICRC-3. A label whose seal is unknown is absent; so are those of the head of an empty chain.
+
+use super::store::ChainStore;
+use coppice_interface::seals::Seal;
+use ic_certification::{HashTree, fork, labeled, leaf, pruned};
+use sha2::{Digest as _, Sha256};
+
+/// Digest of a part of the tree.
+pub type Digest = [u8; 32];
+
+/// Digest of the part under `http_expr`, which never changes. A constant, because hashing that part would take 60,000 instructions.
+pub const HTTP: Digest = [
+    0x55, 0xec, 0xc3, 0x1c, 0x3e, 0x80, 0x47, 0xfc, 0x15, 0x8f, 0x20, 0xea, 0x0a, 0xa0, 0x60, 0x9a, 0xac, 0xc7, 0xb5,
+    0x7e, 0x06, 0xea, 0x40, 0xdc, 0x41, 0x86, 0x02, 0x72, 0xa7, 0xd6, 0x42, 0x91,
+];
+
+const OWN: &str = "coppice";
+const LAST_HASH: &str = "last_block_hash";
+const LAST_INDEX: &str = "last_block_index";
+/// Bytes of the leaf `coppice`.
+const OWN_LEN: usize = 8 + 32 + 8 + 8;
+
+/// Values of the labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// The leaf `coppice`.
+    own: Option<[u8; OWN_LEN]>,
+    /// The head's number and seal.
+    last: Option<(u64, Seal)>,
+}
+
+/// The certified labels, and the digests of the two parts if they were computed since the canister started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Certified {
+    labels: Labels,
+    digests: Option<[Option<Digest>; 2]>,
+}
+
+impl Labels {
+    fn own_digest(&self) -> Option<Digest> {
+        self.own.map(|own| labeled_digest(OWN, &own))
+    }
+
+    fn last_digest(&self) -> Option<Digest> {
+        self.last.map(|(number, seal)| {
+            fork_digest(labeled_digest(LAST_HASH, &seal), labeled_digest(LAST_INDEX, &leb128(number)))
+        })
+    }
+
+    /// Returns the parts of the tree with their values.
+    fn parts(&self) -> [Option<HashTree>; 2] {
+        let own = self.own.map(|own| labeled(OWN, leaf(own)));
+        let last = self
+            .last
+            .map(|(number, seal)| fork(labeled(LAST_HASH, leaf(seal)), labeled(LAST_INDEX, leaf(leb128(number)))));
+        [own, last]
+    }
+}
+
+/// Digest of a node, as the interface specification defines it ("Certification"): of its kind and its parts. The library's functions hash
+/// part by part, which takes 1,000 instructions more for each node.
+fn digest(kind: &str, parts: [&[u8]; 2]) -> Digest {
+    let (mut message, mut end) = ([0; 96], 0);
+    for part in [&[kind.len() as u8], kind.as_bytes(), parts[0], parts[1]] {
+        message[end..end + part.len()].copy_from_slice(part);
+        end += part.len();
+    }
+    Sha256::digest(&message[..end]).into()
+}
+
+fn labeled_digest(label: &str, value: &[u8]) -> Digest {
+    digest("ic-hashtree-labeled", [label.as_bytes(), &digest("ic-hashtree-leaf", [value, &[]])])
+}
+
+fn fork_digest(left: Digest, right: Digest) -> Digest {
+    digest("ic-hashtree-fork", [&left, &right])
+}
+
+fn leb128(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(10);
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// Joins the parts of the tree.
+fn join<T>([own, last]: [Option<T>; 2], http: T, fork: impl Fn(T, T) -> T) -> T {
+    let first = match own {
+        Some(own) => fork(own, http),
+        None => http,
+    };
+    match last {
+        Some(last) => fork(first, last),
+        None => first,
+    }
+}
+
+impl ChainStore {
+    /// The labels of the chain as it is now.
+    fn labels(&self) -> Labels {
+        let state = &self.state;
+        let own = state.seal_before.map(|before| {
+            let mut own = [0; OWN_LEN];
+            own[..8].copy_from_slice(&state.oldest.to_be_bytes());
+            own[8..40].copy_from_slice(&before);
+            own[40..48].copy_from_slice(&state.reset.count.to_be_bytes());
+            own[48..].copy_from_slice(&self.rollbacks.count().to_be_bytes());
+            own
+        });
+        Labels { own, last: state.head().zip(state.seal) }
+    }
+
+    /// Takes over what was certified before an upgrade.
+    pub(super) fn open_certified(&mut self) {
+        self.certified = Certified { labels: self.labels(), digests: None };
+    }
+
+    /// Returns the new data to certify if the chain has changed since the last call.
+    pub fn certify(&mut self) -> Option<Digest> {
+        if !self.saved.take() {
+            return None;
+        }
+        let (labels, before) = (self.labels(), self.certified);
+        if labels == before.labels && self.state.certified != [0; 32] {
+            return None;
+        }
+        let kept = before.digests.unwrap_or_default();
+        let known = |same: bool, i: usize| before.digests.filter(|_| same).map(|_| kept[i]);
+        let own = known(labels.own == before.labels.own, 0).unwrap_or_else(|| labels.own_digest());
+        let last = known(labels.last == before.labels.last, 1).unwrap_or_else(|| labels.last_digest());
+        self.certified = Certified { labels, digests: Some([own, last]) };
+        self.state.certified = join([own, last], HTTP, fork_digest);
+        self.save();
+        self.saved.set(false);
+        Some(self.state.certified)
+    }
+
+    /// The tree that proves what is under `http_expr`; `http` is that part of the tree.
+    pub fn http_witness(&self, http: HashTree) -> HashTree {
+        let Certified { labels, digests } = &self.certified;
+        let digests = digests.unwrap_or_else(|| [labels.own_digest(), labels.last_digest()]);
+        join(digests.map(|digest| digest.map(pruned)), http, fork)
+    }
+
+    /// The tree that proves the labels of the chain; `http` is the part under `http_expr`, which is left out if no label is absent.
+    pub fn head_witness(&self, http: impl FnOnce() -> HashTree) -> HashTree {
+        let parts = self.certified.labels.parts();
+        let http = if parts.iter().all(Option::is_some) { pruned(HTTP) } else { http() };
+        join(parts, http, fork)
+    }
+}

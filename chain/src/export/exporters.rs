@@ -1,0 +1,250 @@
+//! Registered exporters: keys, names and acknowledged bounds.
+
+use crate::{ChainStore, places};
+use candid::Principal;
+use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, RemoveExporter};
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
+use coppice_storage::{Ic, NS, Platform as _, Space};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Cell of the exporters.
+const CELL: Cell = Cell {
+    at: places::EXPORTERS,
+    capacity: 32 << 10,
+    header: Header { name: "exporters", magic: *b"CPEX", version: 1 },
+};
+/// Maximum registered exporters.
+pub(super) const MAX_EXPORTERS: usize = 100;
+/// Maximum characters of a name.
+const MAX_NAME: usize = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// `None` if the key was revoked: the name and its bound stay, and hold pruning back.
+    pub(super) principal: Option<Principal>,
+    /// Blocks below this number were acknowledged.
+    pub(super) bound: u64,
+    acknowledged_at: Option<u64>,
+    registered_at: u64,
+}
+
+/// The registered exporters.
+pub struct Exporters {
+    cells: Rc<Space>,
+    pub(super) by_name: BTreeMap<String, Entry>,
+}
+
+impl Exporters {
+    /// Reads the cell.
+    ///
+    /// # Errors
+    /// A sentence that names the fault of the cell.
+    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
+        let by_name = CELL.load(&cells)?.unwrap_or_default();
+        Ok(Self { cells, by_name })
+    }
+
+    fn save(&self) {
+        CELL.keep(&self.cells, &self.by_name);
+    }
+
+    /// Writes the cell anew if it is damaged.
+    pub fn rewrite(&self) {
+        if CELL.is_damaged(&self.cells) {
+            self.save();
+        }
+    }
+
+    /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
+    /// Registering the same exporter again changes nothing. With `may_bind`, a name whose key was revoked gets this key and
+    /// keeps its bound.
+    ///
+    /// # Errors
+    /// [`ExporterError`]; nothing has changed.
+    pub fn register(
+        &mut self,
+        exporter: &Exporter,
+        pruned_before_block: u64,
+        may_bind: bool,
+    ) -> Result<(), ExporterError> {
+        let Exporter { name, principal } = exporter;
+        check_name(name)?;
+        if *principal == Principal::anonymous() {
+            return Err(ExporterError::Anonymous);
+        }
+        match self.by_name.get(name).map(|known| known.principal) {
+            Some(Some(known)) if known == *principal => return Ok(()),
+            Some(Some(principal)) => return Err(ExporterError::NameTaken { principal }),
+            Some(None) if !may_bind => return Err(ExporterError::Keyless),
+            Some(None) | None => {}
+        }
+        if let Some(name) = self.name_of(*principal) {
+            return Err(ExporterError::PrincipalTaken { name: name.into() });
+        }
+        if let Some(keyless) = self.by_name.get_mut(name) {
+            keyless.principal = Some(*principal);
+            self.save();
+            return Ok(());
+        }
+        if self.by_name.len() >= MAX_EXPORTERS {
+            return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
+        }
+        let entry = Entry {
+            principal: Some(*principal),
+            bound: pruned_before_block,
+            acknowledged_at: None,
+            registered_at: Ic::now_ns(),
+        };
+        self.by_name.insert(name.clone(), entry);
+        self.save();
+        Ok(())
+    }
+
+    /// Returns the name under which a principal exports.
+    pub fn name_of(&self, principal: Principal) -> Option<&str> {
+        let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == Some(principal))?;
+        Some(name)
+    }
+
+    /// Returns the principal of an exporter, `None` if its key was revoked, and its bound.
+    pub fn bound_of(&self, name: &str) -> Option<(Option<Principal>, u64)> {
+        self.by_name.get(name).map(|entry| (entry.principal, entry.bound))
+    }
+
+    /// Returns the names and bounds of the exporters whose key was revoked.
+    pub fn keyless(&self) -> impl Iterator<Item = (&str, u64)> {
+        let keyless = self.by_name.iter().filter(|(_, entry)| entry.principal.is_none());
+        keyless.map(|(name, entry)| (name.as_str(), entry.bound))
+    }
+
+    /// Revokes the key of the exporter with this principal, if there is one. Its name and its bound stay: a stolen key cannot acknowledge
+    /// any more, and the bound still guards the blocks.
+    pub fn revoke(&mut self, principal: Principal) {
+        let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
+        if let Some(exporter) = exporter {
+            exporter.principal = None;
+            self.save();
+        }
+    }
+
+    /// Removes an exporter and returns its principal. Blocks that only this exporter held back may then be pruned.
+    ///
+    /// # Errors
+    /// `Unknown`; `LastExporter` for the last exporter without `drop_guard`. Nothing has changed.
+    pub fn remove(&mut self, which: &RemoveExporter) -> Result<Option<Principal>, ExporterError> {
+        let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
+        if self.by_name.len() == 1 && !which.drop_guard {
+            return Err(ExporterError::LastExporter);
+        }
+        let principal = entry.principal;
+        self.by_name.remove(&which.name);
+        self.save();
+        Ok(principal)
+    }
+
+    /// Records that `caller` has stored all blocks up to `number`, whose hash is `hash`. Returns the exporter's bound, `number + 1`.
+    /// Repeating the call, or acknowledging an older block, changes nothing.
+    ///
+    /// # Errors
+    /// [`AckError`]; nothing has changed.
+    pub fn acknowledge(
+        &mut self,
+        chain: &ChainStore,
+        caller: Principal,
+        number: u64,
+        hash: &[u8],
+    ) -> Result<u64, AckError> {
+        let entry = self.by_name.values_mut().find(|entry| entry.principal == Some(caller));
+        let entry = entry.ok_or_else(|| AckError::NotRegistered {
+            why: format!("{caller} is not a registered exporter; an operator can call register_exporter"),
+        })?;
+        let head = chain.state().head();
+        if head.is_none_or(|head| number > head) {
+            return Err(AckError::AboveHead { head });
+        }
+        // A pruned block was acknowledged before or never existed. There is no hash to compare with, and nothing changes.
+        if number < chain.state().oldest {
+            return Ok(entry.bound.max(chain.state().oldest));
+        }
+        let kept =
+            chain.hash(number).ok_or_else(|| AckError::Corrupt { why: format!("the header of block {number}") })?;
+        if kept.as_slice() != hash {
+            return Err(AckError::WrongHash { expected: kept.to_bytes() });
+        }
+        let bound = number + 1;
+        if bound <= entry.bound {
+            return Ok(entry.bound);
+        }
+        entry.bound = bound;
+        entry.acknowledged_at = Some(Ic::now_ns());
+        self.save();
+        Ok(bound)
+    }
+
+    /// Lowers bounds to `next` after blocks from `next` on were rolled back, because no exporter has acknowledged their replacements.
+    pub fn rolled_back(&mut self, next: u64) {
+        if self.by_name.values().any(|entry| entry.bound > next) {
+            self.by_name.values_mut().for_each(|entry| entry.bound = entry.bound.min(next));
+            self.save();
+        }
+    }
+
+    /// Sets all bounds to 0 after the chain was emptied.
+    pub fn reset(&mut self) {
+        self.by_name.values_mut().for_each(|entry| entry.bound = 0);
+        self.save();
+    }
+
+    /// Returns the name and the bound of the slowest exporter, if it has not acknowledged all blocks below `next`.
+    pub fn lagging(&self, next: u64) -> Option<(&str, u64)> {
+        let (name, entry) = self.by_name.iter().min_by_key(|(_, entry)| entry.bound)?;
+        (entry.bound < next).then_some((name, entry.bound))
+    }
+
+    /// Returns whether no exporter is registered.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Returns the progress of each exporter.
+    pub fn status(&self, chain: &ChainStore, require_export: bool) -> ExportStatus {
+        let state = chain.state();
+        let now = Ic::now_secs();
+        let exporters = self.by_name.iter().map(|(name, entry)| {
+            // An exporter that was registered before the first block begins with that block.
+            let bound = entry.bound.max(state.oldest);
+            let waits = state.started && bound < state.next;
+            // Not by the blocks' timestamps, which the chain sets and which may be arbitrary.
+            let since = entry.acknowledged_at.unwrap_or(entry.registered_at) / NS;
+            ExporterStatus {
+                name: name.clone(),
+                principal: entry.principal,
+                exported_before_block: bound,
+                lag_blocks: state.next.saturating_sub(bound),
+                lag_secs: if waits { now.saturating_sub(since) } else { 0 },
+                acknowledged_at_ns: entry.acknowledged_at,
+                registered_at_ns: entry.registered_at,
+            }
+        });
+        ExportStatus {
+            exporters: exporters.collect(),
+            exported_before_block: self.guard(require_export).map(|guard| guard.before.max(state.oldest)),
+            require_export,
+            head: state.head(),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ExporterError> {
+    let bad = |why: &str| Err(ExporterError::BadName { why: why.into() });
+    if name.is_empty() || name.len() > MAX_NAME {
+        return bad("a name has 1 to 32 characters");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return bad("a name consists of A-Z a-z 0-9 . _ -");
+    }
+    Ok(())
+}

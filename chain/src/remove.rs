@@ -1,0 +1,226 @@
+//! Removal of the oldest block, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that become free go
+//! into quarantine → the references are removed → the chain's bound rises → the blobs are released. All steps are in one message.
+//!
+//! The block's references become stale when the bound rises, and are dropped from the indexes later, in bulk
+//! (`postings/sweep.rs`). So pruning reads and changes as much for a block with one transaction as for a block with 100,000. The head
+//! is removed by `rollback.rs`.
+
+use super::record::{BlockMeta, Numbers};
+use super::records::PAGE_RECORDS;
+use super::store::ChainStore;
+use crate::owners;
+#[cfg(feature = "bench")]
+use coppice_interface::segments::{Index, Segment};
+use coppice_storage::blob::{BlobPtr, BlobStore, Owner};
+use std::ops::Range;
+
+/// Outcome of a removal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The block's number.
+    pub number: u64,
+    /// Blobs of the log that were released.
+    pub blobs: u64,
+    /// The block's payload bytes.
+    pub bytes: u64,
+    /// Unreadable data that was skipped; its space is accounted for.
+    pub faults: Vec<String>,
+}
+
+/// Plan for removing the oldest block: computed once, checked against a budget, then carried out.
+#[derive(Clone, Debug)]
+pub struct Removal {
+    /// The block's number.
+    pub number: u64,
+    /// `None` if the block's record is damaged.
+    record: Option<Numbers>,
+    /// Blobs of the log that become free.
+    freed: Range<u64>,
+    /// References before the next block according to that block's record.
+    references_below: Option<u64>,
+}
+
+impl Removal {
+    /// Ops of the removal: 1 for the bound, and 2 for each blob (one for each change of its state).
+    pub fn ops(&self) -> u64 {
+        1 + 2 * self.blobs()
+    }
+
+    /// Blobs of the log that become free.
+    pub fn blobs(&self) -> u64 {
+        self.freed.end - self.freed.start
+    }
+
+    /// Payload bytes.
+    pub fn bytes(&self) -> u64 {
+        self.record.map_or(0, |record| record.meta.payload_len())
+    }
+}
+
+/// Plans for removing the oldest blocks, oldest first. Each record is read once, because the next block's record, which gives the end of
+/// the one before it, serves the next plan too.
+pub struct Removals {
+    /// The block of the next plan.
+    number: u64,
+    /// Blocks from this number on stay.
+    before: u64,
+    /// The first blob of the log once the previous plan is carried out.
+    first: u64,
+    /// The record of block `number`, if already read.
+    record: Option<Option<Numbers>>,
+}
+
+impl Removals {
+    /// The next plan. Between two calls the previous plan may be carried out, but nothing else may change.
+    pub fn next(&mut self, chain: &ChainStore) -> Option<Removal> {
+        let number = self.number;
+        if number >= self.before {
+            return None;
+        }
+        let record = self.record.take().unwrap_or_else(|| chain.records.numbers(number));
+        let next = chain.records.numbers(number + 1);
+        // If the next block's record is damaged, the blobs become free with a later block.
+        let end = next.map_or(self.first, |next| chain.log.blob_of(next.meta.log_offset));
+        let freed = self.first..end.max(self.first);
+        *self = Self { number: number + 1, before: self.before, first: freed.end, record: Some(next) };
+        Some(Removal { number, record, freed, references_below: next.map(|next| next.references_before) })
+    }
+}
+
+impl ChainStore {
+    /// Plans for removing the blocks below `before`. The head is never removed.
+    pub fn removals(&self, before: u64) -> Removals {
+        let before = before.min(self.state.next.saturating_sub(1));
+        Removals { number: self.state.oldest, before, first: self.state.log_first, record: None }
+    }
+
+    /// Removes the oldest block according to its plan.
+    ///
+    /// Unreadable data never stops the removal: it is listed in [`Removed::faults`] and skipped.
+    pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
+        let (number, meta) = (removal.number, self.pass(&removal));
+        self.state.pruned_bytes += removal.bytes();
+        let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
+        self.remove_record(blobs, (number, meta.as_ref()), removal.freed, last_of_page)
+    }
+
+    /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of records
+    /// if the block was the last on it.
+    pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
+        self.pass(&removal);
+        for blob in removal.freed {
+            blobs.arena().lose(self.log.class(), owners::CHAIN);
+            self.log.clear(blob);
+        }
+        self.save();
+        Removed { number: removal.number, ..Removed::default() }
+    }
+
+    /// Moves the chain's beginning past its oldest block, whose references are stale from now on. Returns the block's numbers.
+    fn pass(&mut self, removal: &Removal) -> Option<BlockMeta> {
+        debug_assert_eq!(removal.number, self.state.oldest);
+        let meta = removal.record.map(|record| record.meta);
+        self.owe(meta.as_ref(), removal.references_below);
+        self.uncount(meta.as_ref());
+        let state = &mut self.state;
+        state.oldest = removal.number + 1;
+        state.parent = removal.record.map(|record| record.hash);
+        state.seal_before = removal.record.map(|record| record.seal);
+        state.log_first = removal.freed.end;
+        state.pruned_blocks += 1;
+        meta
+    }
+
+    /// Removes the oldest block, or returns `None` if there are fewer than two blocks.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
+        let removal = self.removals(u64::MAX).next(self)?;
+        Some(self.remove(blobs, removal))
+    }
+
+    /// Subtracts a removed block's keys and links of ids from the counts.
+    pub(super) fn uncount(&mut self, meta: Option<&BlockMeta>) {
+        let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
+        self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
+        self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
+    }
+
+    /// Baseline for measuring sweeps: removes the entries of the oldest block one by one. Returns the number of entries.
+    ///
+    /// # Errors
+    /// A sentence: the block's index segment cannot be read.
+    #[cfg(feature = "bench")]
+    pub fn remove_one_by_one(&mut self, blobs: &BlobStore) -> Result<u64, String> {
+        let meta = self.records.meta(self.state.oldest).ok_or("no block")?;
+        let mut bytes = Vec::new();
+        let range = meta.segment_start(Segment::Index)..meta.payload_end();
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| error.to_string())?;
+        let index = Index::parse(&bytes).map_err(|error| error.why)?;
+        let mut removed = 0;
+        for (position, id) in (0..).zip(index.ids()) {
+            let (hash, posting) = (self.id_hash(id), self.index_value(meta.number, position));
+            removed += u64::from(self.index.remove(hash, posting));
+        }
+        for (position, key) in (0..).zip(index.each_key()) {
+            let (hash, posting) = (self.key_hash(key.bytes), self.index_value(meta.number, position));
+            removed += u64::from(self.keys.remove(hash, posting));
+        }
+        Ok(removed)
+    }
+
+    /// Removes a block's record and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and
+    /// its references are stale or removed.
+    pub(super) fn remove_record(
+        &mut self,
+        blobs: &mut BlobStore,
+        (number, meta): (u64, Option<&BlockMeta>),
+        freed: Range<u64>,
+        last_of_page: bool,
+    ) -> Removed {
+        let bytes = meta.map_or(0, BlockMeta::payload_len);
+        let mut removed = Removed { number, bytes, ..Removed::default() };
+        if meta.is_none() {
+            removed.faults.push(format!("block {number}: its record is damaged"));
+        }
+        let quarantined = self.quarantine(blobs, freed, owners::CHAIN, &mut removed.faults);
+        self.records.remove(number, last_of_page);
+        self.save();
+        removed.blobs = release_freed(blobs, &quarantined, &mut removed.faults);
+        removed
+    }
+
+    /// Quarantines blobs of the log and removes them from the directory. A blob that cannot be quarantined is a fault, and is written off.
+    pub(super) fn quarantine(
+        &mut self,
+        blobs: &mut BlobStore,
+        range: Range<u64>,
+        owner: Owner,
+        faults: &mut Vec<String>,
+    ) -> Vec<BlobPtr> {
+        let mut quarantined = Vec::with_capacity((range.end - range.start) as usize);
+        for blob in range {
+            let ptr = self.log.ptr(blob).ok_or_else(|| "not in the directory".to_string());
+            match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| error.to_string())) {
+                Ok(ptr) => quarantined.push(ptr),
+                Err(why) => {
+                    faults.push(format!("blob {blob} of the log: {why}"));
+                    blobs.arena().lose(self.log.class(), owner);
+                }
+            }
+            self.log.clear(blob);
+        }
+        quarantined
+    }
+}
+
+/// Releases quarantined blobs and returns their number. A blob that cannot be released is a fault, and stays in quarantine.
+pub(super) fn release_freed(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
+    let mut released = 0;
+    for ptr in quarantined {
+        match blobs.release(ptr) {
+            Ok(_) => released += 1,
+            Err(error) => faults.push(format!("release of {ptr:?}: {error}")),
+        }
+    }
+    released
+}

@@ -1,0 +1,263 @@
+//! Removal of the head, for a reorg. Its references are removed one by one and not left to a sweep, because another block gets its
+//! number, and stale postings would name that block.
+//!
+//! A rollback may cover many blocks, and a block many references, so its progress is persisted, and later messages continue it. For
+//! each block:
+//!
+//! 1. `next`, the count of rollbacks and the acknowledgements change.
+//! 2. The block's references are removed, a slice in each message (`transit.rs`).
+//! 3. The block's record and its part of the log are removed.
+
+use super::record::{BlockMeta, Numbers};
+use super::records::PAGE_RECORDS;
+use super::state::{Transit, Way};
+use super::store::ChainStore;
+use coppice_interface::RollbackError;
+use coppice_interface::segments::{Index, Segment};
+use coppice_storage::Meter;
+use coppice_storage::blob::BlobStore;
+use std::ops::Range;
+
+/// Work that a running rollback must still do for its next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollbackLeft {
+    /// References to remove, plus 1 for the record and the log's part.
+    pub ops: u64,
+    /// Pages of records and of the arena that change with the last op.
+    pub pages: u64,
+}
+
+/// Outcome of one step of a rollback.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolledBack {
+    /// True if the head went down by one.
+    pub began: bool,
+    /// References that were removed, plus 1 if the block is removed completely.
+    pub ops: u64,
+    /// Unreadable data that was skipped.
+    pub faults: Vec<String>,
+}
+
+impl ChainStore {
+    /// Checks that block `number` can become the head.
+    ///
+    /// # Errors
+    /// [`RollbackError`].
+    pub fn check_rollback(&self, number: u64, upload_expiry_secs: u64) -> Result<(), RollbackError> {
+        let opened = self.upload_opened(upload_expiry_secs);
+        match self.state.head() {
+            None => Err(RollbackError::Empty),
+            Some(head) if number > head => Err(RollbackError::AboveHead { head }),
+            Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
+            Some(head) => match (opened, self.state.rollback_to) {
+                (Some(opened), _) => Err(opened.into()),
+                (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
+                // Nothing can follow a block whose seal is unknown.
+                _ if number < head && self.records.numbers(number).is_none() => Err(RollbackError::Damaged),
+                (None, _) => Ok(()),
+            },
+        }
+    }
+
+    /// Checks that block `number` lies at most `blocks` below the highest head since the last reset. Repeating the call for a running or
+    /// finished rollback is allowed.
+    ///
+    /// # Errors
+    /// `TooDeep`.
+    pub fn check_depth(&self, number: u64, blocks: u64) -> Result<(), RollbackError> {
+        let lowest = self.state.highest.saturating_sub(1).saturating_sub(blocks);
+        let is_asked_again = self.state.rollback_to == Some(number) || self.state.head() == Some(number);
+        if number >= lowest || is_asked_again {
+            return Ok(());
+        }
+        Err(RollbackError::TooDeep { lowest: lowest.max(self.state.oldest) })
+    }
+
+    /// Starts a rollback, or makes a running one deeper, after [`check_rollback`](Self::check_rollback).
+    pub fn begin_rollback(&mut self, number: u64) {
+        if self.state.head().is_some_and(|head| number < head) || self.state.rollback_to.is_some() {
+            self.state.rollback_to = Some(number);
+            self.save();
+        }
+    }
+
+    /// Returns the work that the running rollback must still do for its next block, or `None` if no rollback is running.
+    pub fn rollback_left(&self) -> Option<RollbackLeft> {
+        self.state.rollback_to?;
+        let transit = self.state.transit;
+        let meta = self.records.meta(transit.map_or(self.state.next - 1, |transit| transit.number));
+        let references =
+            transit.map_or_else(|| meta.map_or(0, |meta| meta.references()), |transit| transit.references());
+        // As when a block is pruned: a page for the record, and two for each blob.
+        let bytes = meta.map_or(0, |meta| meta.log_end().saturating_sub(meta.log_offset));
+        let blobs = bytes.div_ceil(self.log.class().size().into()) + 1;
+        Some(RollbackLeft { ops: references + 1, pages: 1 + 2 * blobs })
+    }
+
+    /// Returns the block that the running rollback removes next, if its removal has not begun.
+    pub fn next_to_roll_back(&self) -> Option<u64> {
+        let (to, head) = (self.state.rollback_to?, self.state.head()?);
+        (self.state.transit.is_none() && !self.state.rests(to)).then_some(head)
+    }
+
+    /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
+    /// ops and the meter allow. The op after the last reference removes the block's record and its part of the log.
+    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, mut meter: Meter) -> RolledBack {
+        let mut done = RolledBack::default();
+        let Some(to) = self.state.rollback_to else { return done };
+        if self.state.transit.is_none() {
+            if self.state.rests(to) {
+                self.state.rollback_to = None;
+                self.save();
+                return done;
+            }
+            done.began = true;
+            self.lower_head();
+        }
+        #[cfg(any(test, feature = "testing"))]
+        {
+            meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
+        }
+        match self.remove_transit_slice(blobs, most, &mut meter) {
+            Ok(references) => done.ops = references,
+            Err(why) => done.faults.push(why),
+        }
+        if done.ops == most || self.state.transit.is_some_and(|transit| transit.references() > 0) {
+            self.save();
+        } else {
+            done.ops += 1;
+            self.finish_head(blobs, &mut done.faults);
+        }
+        done
+    }
+
+    /// Lowers the head by one and puts the old head in transit.
+    fn lower_head(&mut self) {
+        let number = self.state.next - 1;
+        let meta = self.records.meta(number);
+        let before = self.records.numbers(number - 1);
+        let references = self.references_below(number, before.as_ref());
+        self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
+        let state = &mut self.state;
+        state.next = number;
+        state.monotonic = before.map_or(state.monotonic, |before| before.meta.monotonic);
+        state.head_hash = before.map(|before| before.hash);
+        state.seal = before.map(|before| before.seal);
+        state.references = references;
+        let (ids, keys) = meta.map_or((0, 0), |meta| (meta.transactions, meta.keys));
+        state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
+    }
+
+    /// Removes the record and the log's part of the block in transit, which has no references in the indexes any more.
+    fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
+        let number = self.state.next;
+        let tail = self.tail_without(number).unwrap_or_else(|| {
+            faults.push(format!(
+                "block {number}: its record and the one before are damaged: its space is kept until it is pruned"
+            ));
+            self.state.log_tail
+        });
+        let end = self.state.log_end;
+        let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
+        let last_of_page = number.is_multiple_of(PAGE_RECORDS);
+        let meta = self.records.meta(number);
+        self.uncount(meta.as_ref());
+        let state = &mut self.state;
+        (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
+        state.rollback_to = state.rollback_to.filter(|&to| !state.rests(to));
+        faults.extend(self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
+    }
+
+    /// End of the log without its last block, `number`: the end of the block before it, or else its own beginning.
+    fn tail_without(&self, number: u64) -> Option<u64> {
+        let before = self.records.meta(number - 1).map(|before| before.log_end());
+        before.or_else(|| self.records.meta(number).map(|own| own.log_offset))
+    }
+
+    /// References of the blocks below the head, from the record before it, or else from its own record. Unchanged if both are damaged.
+    fn references_below(&self, number: u64, before: Option<&Numbers>) -> u64 {
+        let below = before.map(|before| before.references_before + before.meta.references());
+        let below = below.or_else(|| self.records.numbers(number).map(|own| own.references_before));
+        below.unwrap_or(self.state.references)
+    }
+
+    /// Removes the last references of the block in transit from the indexes, at most `most` and as far as the meter has room, and returns
+    /// their number. After an error all its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
+    pub(super) fn remove_transit_slice(
+        &mut self,
+        blobs: &BlobStore,
+        most: u64,
+        meter: &mut Meter,
+    ) -> Result<u64, String> {
+        let Some(mut transit) = self.state.transit else { return Ok(0) };
+        let (ids, keys) = transit.last(most);
+        let before = transit.references();
+        let meta = self.records.meta(transit.number);
+        let taken = match meta {
+            // `remove_record` reports the damaged record later.
+            None if transit.way == Way::RolledBack => Ok([Ok(keys.start), Ok(ids.start)]),
+            None => Err("its record is damaged".into()),
+            Some(meta) => self.remove_from_indexes(blobs, &meta, (ids, keys), meter),
+        };
+        let [keys_left, ids_left] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
+        (transit.keys, transit.ids) = (*keys_left.as_ref().unwrap_or(&0), *ids_left.as_ref().unwrap_or(&0));
+        self.state.transit = Some(transit);
+        let gone = before - transit.references();
+        keys_left.and(ids_left).map(|_| gone).map_err(|why| format!("block {}: {why}", transit.number))
+    }
+
+    /// Removes ids and keys; returns how many keys, and how many ids, are left below the removed ones.
+    fn remove_from_indexes(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        (ids, keys): (Range<u32>, Range<u32>),
+        meter: &mut Meter,
+    ) -> Result<[Result<u32, String>; 2], String> {
+        if ids.is_empty() && keys.is_empty() {
+            return Ok([Ok(keys.start), Ok(ids.start)]);
+        }
+        let mut bytes = Vec::new();
+        let range = meta.segment_start(Segment::Index)..meta.payload_end();
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error}"))?;
+        let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
+        if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
+            return Err("its index segment: not as many transactions and keys as its record says".into());
+        }
+        let first = keys.start;
+        let keys = if keys.is_empty() { Ok(first) } else { self.remove_keys(blobs, meta, &index, keys, meter) };
+        let waits = ids.is_empty() || keys.as_ref().is_ok_and(|left| *left > first);
+        let ids = if waits { Ok(ids.end) } else { self.remove_ids(blobs, meta, &index, ids, meter) };
+        Ok([keys, ids])
+    }
+}
+
+/// Outcome of removing the head in one go.
+#[cfg(test)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadOut {
+    /// The block's number.
+    pub number: u64,
+    /// Index entries that were removed.
+    pub entries: u64,
+    /// Unreadable data that was skipped.
+    pub faults: Vec<String>,
+}
+
+#[cfg(test)]
+impl ChainStore {
+    /// Removes the head in one go, or returns `None` if there are fewer than two blocks.
+    pub(crate) fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<HeadOut> {
+        if !self.state.started || self.state.blocks() <= 1 {
+            return None;
+        }
+        let entries = |chain: &Self| chain.index.stats().entries + chain.keys.stats().entries;
+        let (before, mut out) = (entries(self), HeadOut::default());
+        self.begin_rollback(self.state.next - 2);
+        while let Some(left) = self.rollback_left() {
+            out.faults.extend(self.continue_rollback(blobs, left.ops, Meter::unlimited()).faults);
+        }
+        (out.number, out.entries) = (self.state.next, before - entries(self));
+        Some(out)
+    }
+}

@@ -1,0 +1,38 @@
+//! Leftovers of resets: words of the chain's cell (`chain/reset.rs`).
+
+/// State that resets leave behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// Number inside postings of this chain's first block; 0 if there was no reset.
+    pub start: u64,
+    /// One above the highest block number that postings ever used, even of blocks that were undone.
+    pub used: u64,
+    /// Count of rolled-back blocks including the last reset itself; 0 if there was no reset.
+    pub rollbacks: u64,
+    /// Resets since the installation.
+    pub count: u64,
+    /// The first block whose record must still be cleared.
+    pub(crate) clear_from: u64,
+    /// One above the last block whose record must still be cleared.
+    pub(crate) clear_to: u64,
+}
+
+impl Reset {
+    /// Words of the chain's cell.
+    pub(crate) const WORDS: usize = 6;
+
+    pub(crate) fn from_words(word: impl Fn(usize) -> u64) -> Self {
+        Self {
+            start: word(0),
+            used: word(1),
+            rollbacks: word(2),
+            clear_from: word(3),
+            clear_to: word(4),
+            count: word(5),
+        }
+    }
+
+    pub(crate) fn words(&self) -> [u64; Self::WORDS] {
+        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to, self.count]
+    }
+}

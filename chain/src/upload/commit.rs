@@ -1,0 +1,184 @@
+//! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
+
+use super::cell::{Upload, corrupt, uploaded_range};
+use crate::draft::{Admission, Draft};
+use crate::owners;
+use crate::postings::links;
+use crate::record::BlockMeta;
+use crate::state::{Transit, Way};
+use crate::store::ChainStore;
+use crate::transit::{EnterError, Entered};
+use coppice_interface::seals::Seal;
+use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
+use coppice_interface::{AppendError, BlockId, Commit, NoMemory, UploadError};
+use coppice_storage::blob::BlobStore;
+use coppice_storage::{Ic, Platform as _};
+
+impl From<EnterError> for UploadError {
+    fn from(error: EnterError) -> Self {
+        match error {
+            EnterError::Grow(error) => Self::Append(NoMemory::from(error).into()),
+            EnterError::Unreadable(why) => Self::Corrupt { why },
+        }
+    }
+}
+
+impl ChainStore {
+    /// Continues the commit of the uploaded block.
+    ///
+    /// # Errors
+    /// [`UploadError`]; nothing has changed, and the upload stays open.
+    pub fn commit_upload(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &BlockId,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<Commit, UploadError> {
+        let upload = self.upload_of(block.number)?;
+        let draft = &upload.draft;
+        if draft.hash.as_slice() != block.hash.as_slice() {
+            return Err(upload.other());
+        }
+        if let Some(first) = (0..upload.chunks().count() as u32).find(|&chunk| !self.received(chunk)) {
+            return Err(UploadError::Incomplete { missing: self.progress(&upload).missing, first });
+        }
+        if self.is_aborting() {
+            return Err(UploadError::Aborting);
+        }
+        let bytes = self.uploaded(blobs, draft, Segment::Index, u64::MAX)?;
+        let index = Index::parse(&bytes).map_err(AppendError::from)?;
+        let (transit, meta) = match self.state.transit {
+            Some(transit) => {
+                (transit, self.meta_in_transit(draft, &index).ok_or_else(|| corrupt("the state of its commit"))?)
+            }
+            None => {
+                self.check_upload(blobs, draft, &index, admission)?;
+                if admission.verify_segments && !self.verify_upload(blobs, draft)? {
+                    self.touch_upload(now);
+                    return Ok(Commit::HasMore { entered: 0, of: index.references() });
+                }
+                self.reserve_records(draft, &index)?;
+                let log_end = self.upload_blobs(&upload).end;
+                let transit = Transit { way: Way::Entering, number: draft.number, ids: 0, keys: 0, log_end };
+                (transit, self.meta_of(draft, &index, now))
+            }
+        };
+        self.enter_slice(blobs, &upload, transit, meta, &index)?;
+        self.touch_upload(now);
+        match self.state.transit {
+            Some(transit) => Ok(Commit::HasMore { entered: transit.references(), of: index.references() }),
+            None => {
+                self.close_upload();
+                Ok(Commit::Done)
+            }
+        }
+    }
+
+    /// The record of the block in transit, or `None` if it contradicts the upload. Links are written where the record says, so a wrong
+    /// record would overwrite other blocks.
+    fn meta_in_transit(&self, draft: &Draft, index: &Index) -> Option<BlockMeta> {
+        let meta = self.records.meta(draft.number)?;
+        let agrees = meta.log_offset == self.state.log_tail
+            && meta.lengths == draft.lengths
+            && (meta.transactions, meta.keys) == (index.transactions(), index.keys());
+        agrees.then_some(meta)
+    }
+
+    /// Makes every check that can refuse an upload before its first reference is entered.
+    fn check_upload(
+        &self,
+        blobs: &BlobStore,
+        draft: &Draft,
+        index: &Index,
+        admission: &Admission,
+    ) -> Result<(), UploadError> {
+        self.standing(draft)?;
+        self.admit(draft, admission)?;
+        draft.check_entries(index)?;
+        let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
+        let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);
+        check_receipts(&table, receipts, index.transactions()).map_err(AppendError::from)?;
+        Ok(())
+    }
+
+    /// Enters the next slice. The last slice makes the block the head.
+    fn enter_slice(
+        &mut self,
+        blobs: &mut BlobStore,
+        upload: &Upload,
+        mut transit: Transit,
+        mut meta: BlockMeta,
+        index: &Index,
+    ) -> Result<(), UploadError> {
+        let (from, left) = ((transit.ids, transit.keys), index.references() - transit.references());
+        let entered = self.metered(left, |chain, meter| chain.enter(blobs, &meta, index, from, meter))?;
+        let (ids, keys) = (entered.ids.end(), transit.keys + entered.keys.count());
+        let links_before = meta.id_links;
+        meta.id_links += entered.ids.links.len() as u32;
+        // The number of links is known only now; they lie after the range that the upload has reserved.
+        let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
+        if let Err(error) = self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, transit.log_end..end) {
+            self.revert_entered(&entered);
+            return Err(AppendError::from(NoMemory::from(error)).into());
+        }
+        let done = ids == meta.transactions && keys == meta.keys;
+        let whole = self.state.log_end..transit.log_end;
+        if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
+            self.revert_entered(&entered);
+            return Err(corrupt("a blob of its range is not in use"));
+        }
+
+        // From here on the commit can no longer be refused.
+        let extended = self.log.extend(blobs, transit.log_end..end, owners::UPLOAD);
+        let written = extended.map_err(|error| error.to_string());
+        let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
+        if let Err(why) = written {
+            Ic::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
+        }
+        self.settle_replaced(&entered);
+        (transit.ids, transit.keys, transit.log_end) = (ids, keys, end);
+        if !done {
+            self.put_record(&upload.draft, meta, Seal::default());
+            self.state.transit = Some(transit);
+            self.save();
+            return Ok(());
+        }
+        for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
+            if let Err(error) = blobs.set_owner(&ptr, owners::CHAIN) {
+                Ic::trap(&format!("commit_block: a blob of the upload: {error}; abort it"));
+            }
+        }
+        self.state.log_end = end;
+        self.commit(&upload.draft, meta);
+        Ok(())
+    }
+
+    /// Writes the links of a slice. `first_id_link` is the index of its first link of ids.
+    fn write_links(
+        &self,
+        blobs: &mut BlobStore,
+        meta: &BlockMeta,
+        first_id_link: u32,
+        entered: &Entered,
+    ) -> Result<(), String> {
+        let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| error.to_string());
+        for (first, links) in &entered.keys.links {
+            write(meta.payload_end() + links::links_len(*first), links)?;
+        }
+        let ids = meta.id_links_start();
+        for &link in &entered.ids.taken_over {
+            // Skip the position (4 bytes) to overwrite the posting.
+            write(ids + links::links_len(link) + 4, &links::NONE.to_le_bytes())?;
+        }
+        write(ids + links::links_len(first_id_link), &entered.ids.encode())
+    }
+
+    /// The first `most` bytes of an uploaded segment.
+    fn uploaded(&self, blobs: &BlobStore, draft: &Draft, segment: Segment, most: u64) -> Result<Vec<u8>, UploadError> {
+        let (start, len) = uploaded_range(self.state.log_tail, draft, segment);
+        let mut bytes = Vec::new();
+        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(corrupt)?;
+        Ok(bytes)
+    }
+}

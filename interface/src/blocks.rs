@@ -1,0 +1,49 @@
+//! Blocks that become UTXO records: what applying needs of a chain's store.
+
+use crate::segments::Segment;
+use crate::{BlockHash, ReadError};
+use coppice_storage::blob::BlobStore;
+
+/// Bytes of a note.
+pub const NOTE: usize = 17;
+
+/// A note about a kept block, kept with the block. Its first four bytes are not all zero.
+pub type Note = [u8; NOTE];
+
+/// A kept block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptBlock {
+    /// The block's number.
+    pub number: u64,
+    /// Bytes of its body.
+    pub body: u64,
+    /// Number of its transactions.
+    pub transactions: u32,
+}
+
+/// The kept blocks of a chain.
+pub trait Blocks {
+    /// Returns a kept block.
+    ///
+    /// # Errors
+    /// `NotFound`, `Pruned`; `Corrupt` if the block's record is damaged.
+    fn kept(&self, number: u64) -> Result<KeptBlock, ReadError>;
+
+    /// Returns the hash of a kept block; an empty one if its record is damaged.
+    fn hash_of(&self, number: u64) -> BlockHash;
+
+    /// Reads `len` bytes of a segment of a kept block, from byte `at` of the segment on.
+    ///
+    /// # Errors
+    /// As [`kept`](Self::kept); `Corrupt` if a blob of the log is damaged.
+    fn bytes(&self, blobs: &BlobStore, number: u64, part: (Segment, u64, u64)) -> Result<Vec<u8>, ReadError>;
+
+    /// Returns the note about a kept block, or `None` without one.
+    fn note(&self, number: u64) -> Option<Note>;
+
+    /// Writes the note about a kept block, or removes it. A damaged record stays as it is.
+    fn set_note(&mut self, number: u64, note: Option<&Note>);
+
+    /// Returns the block to which a rollback goes that is under way.
+    fn rolling_back_to(&self) -> Option<u64>;
+}

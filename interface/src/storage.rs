@@ -1,0 +1,52 @@
+//! Conversions between the types of `coppice_storage` and those of the interface.
+
+use crate::{BlobPtr, NoMemory, Owner, StopReason};
+use coppice_storage::{GrowError, Limit, arena, blob};
+
+impl Owner {
+    /// Returns the owner in the arena.
+    pub const fn in_arena(self) -> arena::Owner {
+        arena::Owner::new(self as u8)
+    }
+}
+
+const _: () = assert!(Owner::COUNT <= arena::Owner::COUNT);
+// The interface declares the constant again, for replies.
+const _: () = assert!(coppice_storage::WASM_PAGE == crate::WASM_PAGE);
+
+impl From<GrowError> for NoMemory {
+    /// A tick whose memory is deferred continues later.
+    fn from(why: GrowError) -> Self {
+        match why {
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::QuotaFull { limit } => Self::RecordsFull { limit },
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
+        }
+    }
+}
+
+impl From<Limit> for StopReason {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Ops => Self::Ops,
+            Limit::Instructions => Self::Instructions,
+            Limit::Pages => Self::Pages,
+            Limit::Records => Self::Chunks,
+        }
+    }
+}
+
+impl From<blob::BlobPtr> for BlobPtr {
+    fn from(ptr: blob::BlobPtr) -> Self {
+        let blob::BlobPtr { offset, len, class, generation } = ptr;
+        Self { offset, len, class, generation }
+    }
+}
+
+impl From<&BlobPtr> for blob::BlobPtr {
+    fn from(ptr: &BlobPtr) -> Self {
+        let &BlobPtr { offset, len, class, generation } = ptr;
+        Self { offset, len, class, generation }
+    }
+}

@@ -1,0 +1,265 @@
+//! Applying the next block, as far as one message goes.
+
+use super::message::{INSTRUCTIONS, Run};
+use super::note::AppliedNote;
+use super::position::{Applier, Position, Stored};
+use super::step::{self, Step};
+use super::window::{BodyError, Window, bad};
+use super::{Stores, ids};
+use crate::utxo::{Applying, Call, Hash};
+use coppice_interface::blocks::KeptBlock;
+use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
+use coppice_storage::{Counting, Ic, Platform as _};
+use std::ops::Range;
+
+/// Outcome of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer.
+    pub applied: UtxoApplied,
+    /// The height of the block whose last transaction this message has applied.
+    pub finished: Option<u32>,
+    /// The transaction was skipped that the argument names.
+    pub skipped: bool,
+    /// Positions of the transactions that were skipped because of `skip_rest`.
+    pub rest: Range<u32>,
+}
+
+/// Returns the error of a block that cannot be read.
+fn unread(error: ReadError) -> UtxoApplyError {
+    match error {
+        ReadError::Pruned { first_available } => UtxoApplyError::Pruned { first_available },
+        ReadError::Corrupt { why } => UtxoApplyError::Corrupt { why },
+        _ => UtxoApplyError::NotFound,
+    }
+}
+
+/// Returns the error of a block that is applied under other terms.
+fn of_note(arg: &UtxoApplyBlock, note: &AppliedNote) -> Result<(), UtxoApplyError> {
+    if note.height != arg.height {
+        return Err(UtxoApplyError::WrongHeight { expected: note.height });
+    }
+    if note.block_id != arg.block_id {
+        return Err(UtxoApplyError::OtherId { block_id: note.block_id });
+    }
+    Ok(())
+}
+
+impl Applier {
+    /// Applies a part of the next block. The call changes nothing if the block is applied already.
+    ///
+    /// # Errors
+    /// [`UtxoApplyError`]: nothing has changed, but a stop is kept and, except with `WrongSkip`, an operator's choice of `missing_parents`.
+    pub fn apply(
+        &mut self,
+        stores: &mut Stores,
+        arg: &UtxoApplyBlock,
+        by_operator: bool,
+    ) -> Result<Outcome, UtxoApplyError> {
+        if let Some(to) = stores.blocks.rolling_back_to() {
+            return Err(UtxoApplyError::RollbackUnderway { to });
+        }
+        let meta = stores.blocks.kept(arg.number).map_err(unread)?;
+        let hash = stores.blocks.hash_of(arg.number);
+        if hash.as_slice() != arg.hash.as_slice() {
+            return Err(UtxoApplyError::WrongHash { expected: hash });
+        }
+        let note = AppliedNote::of(stores.blocks, arg.number);
+        note.as_ref().map_or(Ok(()), |note| of_note(arg, note))?;
+        let in_force = self.missing();
+        let missing = arg.missing_parents.filter(|_| by_operator).unwrap_or(in_force);
+        let is_other = arg.missing_parents.is_some_and(|named| named != missing);
+        if is_other && self.position().is_some() {
+            return Err(UtxoApplyError::OtherChoice { in_force });
+        }
+        if note.is_some_and(|note| note.transactions == meta.transactions && note.offset == 0) {
+            self.set(Stored { missing, ..self.stored });
+            return Ok(self.known(arg, &meta));
+        }
+        if arg.skip_rest && !by_operator {
+            return Err(UtxoApplyError::OperatorOnly);
+        }
+        let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
+        let note = note.unwrap_or_else(|| AppliedNote {
+            height: arg.height,
+            block_id: arg.block_id,
+            transactions: 0,
+            offset: 0,
+            is_replay: self.is_replay(arg.height, stores.utxo.pruned_height()),
+        });
+        let now = Ic::instructions();
+        let settings = stores.settings;
+        let call = Call { missing, ..Call::at(arg.height, settings) };
+        let mut run = Run {
+            block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id) },
+            window: Window::new(meta),
+            ids: ids::Cached::new(),
+            position,
+            applied: UtxoApplied::default(),
+            skip: None,
+            end: now.saturating_add(INSTRUCTIONS),
+            in_parts: false,
+            worked: false,
+            skipped: false,
+            stores,
+        };
+        run.stores.utxo.begin_message();
+        let counting = Counting::begin();
+        let (mut ended, mut rest) = (run.run(arg), 0..0);
+        if let (true, Err(UtxoApplyError::BadBody { .. } | UtxoApplyError::Corrupt { .. })) = (arg.skip_rest, &ended) {
+            rest = run.position.transaction..meta.transactions;
+            run.finish();
+            ended = Ok(true);
+        }
+        drop(counting);
+        if !matches!(ended, Err(UtxoApplyError::WrongSkip { .. })) {
+            // The calls that resolve a stop need the choice, too.
+            self.set(Stored { missing, ..self.stored });
+        }
+        let Run { position, applied, worked, skipped, .. } = run;
+        if worked || ended.is_ok() {
+            let noted = match ended {
+                Ok(true) => AppliedNote { transactions: meta.transactions, offset: 0, ..note },
+                _ => note,
+            };
+            noted.put(stores.blocks, arg.number);
+            let mut stored = Stored { position: Some(position), ..self.stored };
+            stored.pruned.add(u64::from(applied.pruned), arg.number);
+            self.set(stored);
+        }
+        match &ended {
+            Err(UtxoApplyError::Stopped(stop)) => self.note_stop(stop.to_string(), call.now_ns),
+            Err(error @ UtxoApplyError::BadBody { .. }) => {
+                self.note_stop(format!("block {}: {error}", arg.number), call.now_ns);
+            }
+            _ => {}
+        }
+        let is_finished = match ended {
+            Ok(is_finished) => is_finished,
+            // The next call meets the error again.
+            Err(_) if worked => false,
+            Err(error) => return Err(error),
+        };
+        let transactions = if is_finished { meta.transactions } else { position.transaction };
+        Ok(Outcome {
+            applied: UtxoApplied { has_more: !is_finished, transactions, ..applied },
+            finished: is_finished.then_some(arg.height),
+            skipped,
+            rest,
+        })
+    }
+
+    /// Answers a call for a block that is applied. A position before the block passes it.
+    fn known(&mut self, arg: &UtxoApplyBlock, meta: &KeptBlock) -> Outcome {
+        if let Some(position) = self.stored.position.filter(|position| position.next == arg.number) {
+            let position = Position::before(position.base, arg.number + 1, arg.height + 1);
+            self.set(Stored { position: Some(position), ..self.stored });
+        }
+        let applied = UtxoApplied { known: true, transactions: meta.transactions, ..UtxoApplied::default() };
+        Outcome { applied, finished: None, skipped: false, rest: 0..0 }
+    }
+
+    /// Checks that the block is the next one. Returns the position in it.
+    fn enter(
+        &self,
+        stores: &Stores,
+        arg: &UtxoApplyBlock,
+        note: Option<&AppliedNote>,
+        by_operator: bool,
+    ) -> Result<Position, UtxoApplyError> {
+        if stores.settings.require_extended {
+            return Err(UtxoApplyError::NotExtended);
+        }
+        // The first block leaves a height for the next one.
+        let most = if self.position().is_some() { MAX_HEIGHT } else { MAX_HEIGHT - 1 };
+        match arg.height {
+            0 => return Err(BadHeight::Zero.into()),
+            height if height > most => return Err(BadHeight::TooHigh { most }.into()),
+            _ => {}
+        }
+        let position = match self.position() {
+            Some(position) if position.next != arg.number => {
+                return Err(UtxoApplyError::NotNext { next: position.next });
+            }
+            Some(position) if position.height != arg.height => {
+                return Err(UtxoApplyError::WrongHeight { expected: position.height });
+            }
+            Some(position) => *position,
+            None if by_operator => Position::before(arg.number, arg.number, arg.height),
+            None => return Err(UtxoApplyError::OperatorOnly),
+        };
+        // Applying may have ended in the middle of this block.
+        Ok(match note.filter(|_| !position.is_begun()) {
+            Some(note) => Position { transaction: note.transactions, offset: u64::from(note.offset), ..position },
+            None => position,
+        })
+    }
+}
+
+impl Run<'_, '_> {
+    /// Applies transactions until the message is full or the block is finished. Returns whether it is finished.
+    fn run(&mut self, arg: &UtxoApplyBlock) -> Result<bool, UtxoApplyError> {
+        let count = self.window.block.transactions;
+        self.begin()?;
+        self.check_skip(arg)?;
+        while self.position.transaction < count {
+            if step::group(self)? == Step::Full {
+                return Ok(false);
+            }
+        }
+        if self.position.offset < self.window.len() {
+            let (at, rest) = (self.position.offset, self.window.len() - self.position.offset);
+            let why = format!("{rest} bytes after the last transaction");
+            return Err(self.body_error(BodyError::Bad { at, why }));
+        }
+        self.finish();
+        Ok(true)
+    }
+
+    /// Moves to the next block.
+    fn finish(&mut self) {
+        let Position { base, next, height, .. } = self.position;
+        self.position = Position::before(base, next + 1, height + 1);
+        self.worked = true;
+    }
+
+    /// Checks the head of the body and the ids of a block that begins.
+    fn begin(&mut self) -> Result<(), UtxoApplyError> {
+        if self.position.offset > 0 {
+            return Ok(());
+        }
+        let Self { stores, window, .. } = self;
+        let source = (&*stores.blocks, &*stores.blobs);
+        let begun = window.begin(source).and_then(|at| Ok((at, ids::read(window, source)?)));
+        let (at, ids) = begun.map_err(|error| self.body_error(error))?;
+        if let Some((first, second)) = ids.twice() {
+            let why = format!("transactions {first} and {second} have the same id in the index segment");
+            return Err(self.body_error(bad(at, why)));
+        }
+        (self.position.offset, self.ids) = (at, Some(ids).into());
+        Ok(())
+    }
+
+    /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.
+    fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
+        let Some(skip) = &arg.skip else { return Ok(()) };
+        let at = self.position.transaction;
+        let next = if at < self.window.block.transactions {
+            let ids = self.window.ids((&*self.stores.blocks, &*self.stores.blobs), at..at + 1);
+            ids.map_err(|error| self.body_error(error))?.first().copied()
+        } else {
+            None
+        };
+        if next.is_some_and(|next| next == skip.as_slice()) {
+            self.skip = next;
+            return Ok(());
+        }
+        let source = (&*self.stores.blocks, &*self.stores.blobs);
+        let before = Hash::try_from(skip.as_slice()).ok();
+        let before = before.and_then(|skip| ids::position(&self.ids, &self.window, source, &skip));
+        if before.is_none_or(|before| before >= at) {
+            return Err(UtxoApplyError::WrongSkip { at: next.unwrap_or_default().into() });
+        }
+        Ok(())
+    }
+}

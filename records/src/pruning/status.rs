@@ -1,0 +1,111 @@
+//! Status of the records pruner for operators.
+
+use super::place::At;
+use super::settings::unmined_cutoff;
+use super::{Stored, UtxoPruner};
+use crate::deletion::DeletionQueue;
+use coppice_interface::text::hex;
+use coppice_interface::{
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
+    UtxoSettings, UtxoSkipped,
+};
+
+/// Returns the reason that parents are not preserved, without amounts of cycles.
+pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
+    format!("parents of the unmined transaction {} cannot be preserved: {}", hex(&blocked.txid), blocked.why)
+}
+
+/// Adds the increase from `before` to `now` to `counts`.
+pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
+    macro_rules! add {
+        ($($field:ident),* $(,)?) => {
+            // A pattern without `..` names all fields, so a new field that is not listed below does not compile.
+            let UtxoPruneCounts { $($field),* } = counts;
+            $(*$field += now.$field - before.$field;)*
+        };
+    }
+    add! {
+        old_unmined,
+        parents_preserved,
+        preservations_expired,
+        processed,
+        records_deleted,
+        pages_deleted,
+        records_deleting,
+        parents_updated,
+        outputs_released,
+        external_files_deleted,
+        external_files_missing,
+        skipped_child_unmined,
+        skipped_child_recent,
+        skipped_child_absent,
+        external_errors,
+        record_errors,
+        chunks,
+    }
+}
+
+impl UtxoPruner {
+    /// Returns the audit fields that operators change, except the settings.
+    pub fn shown(&self) -> Vec<(&'static str, String)> {
+        let stored = &self.stored;
+        let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
+        let slots = |slots: Vec<u32>| format!("{slots:?}");
+        vec![
+            ("current_height", stored.current.to_string()),
+            ("last_persisted_height", stored.persisted.to_string()),
+            ("last_processed_height", stored.processed.to_string()),
+            ("pending", id(&stored.pending)),
+            ("running", id(&stored.running)),
+            ("records_deleted", stored.totals.records_deleted.to_string()),
+            ("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
+            ("skipped", slots(stored.skipped.iter().map(|at| at.cursor.slot).collect())),
+        ]
+    }
+
+    /// Returns a page of jobs: the pending and the running one, then the ended ones, newest first.
+    pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
+        let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
+        self.stored.ended.page(&self.ended, active, cursor, limit)
+    }
+
+    /// Returns the full status for operators.
+    pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
+        let stored = &self.stored;
+        let skipped = |at: &At| UtxoSkipped { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
+        UtxoPrunerStatus {
+            settings: stored.settings.clone(),
+            // The endpoint fills this in, because the switch is the whole canister's.
+            deletions_stopped_since_ns: None,
+            block_assembly: match stored.assembly_running {
+                true => UtxoBlockAssemblyState::Running,
+                false => UtxoBlockAssemblyState::NotRunning,
+            },
+            block_assembly_height: stored.assembly_height,
+            current_height: stored.current,
+            most_height: self.most_height(),
+            last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),
+            last_processed_height: stored.processed,
+            safe_height: self.safe_height(utxo, stored.current),
+            unmined_cutoff_height: unmined_cutoff(&stored.settings, utxo, stored.current),
+            pending: stored.pending.clone(),
+            running: stored.running.clone(),
+            last_job: stored.ended.last(&self.ended),
+            blocked_by: stored.blocked_by.clone(),
+            set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
+            skipped: stored.skipped.iter().map(skipped).collect(),
+            blobs_pending: deletions.pending_count(),
+            blobs_dead: deletions.dead_count(),
+            totals: stored.totals,
+            ticks: self.ticks,
+            next_tick_ns: self.next_tick_ns,
+            metrics: self.metrics(),
+        }
+    }
+
+    /// Returns the height that the chain has reached, at most the persister's height if one was notified; 0 if none was notified.
+    pub fn reached(&self) -> u32 {
+        let Stored { current, persisted, .. } = self.stored;
+        if persisted == 0 { current } else { current.min(persisted) }
+    }
+}

@@ -1,0 +1,49 @@
+//! Step of a run: the state of the message in which it is done, and its outcome.
+
+use super::place::At;
+use crate::external::Records;
+use crate::utxo::Cursor;
+use coppice_interface::text::hex;
+use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
+use coppice_storage::{Budget, log};
+
+/// Outcome of a step for its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The record has left the phase's index.
+    Left,
+    /// The record stays in the index; the run continues after it.
+    Stays,
+    /// The record needs more steps, from this input on.
+    More(u32),
+    /// The spenders of the outputs before this one are looked up.
+    Checked(u32),
+}
+
+/// State of a message besides its run.
+pub struct Message<'a, 'r> {
+    /// The stores.
+    pub records: &'a mut Records<'r>,
+    /// The settings in force.
+    pub settings: UtxoPrunerSettings,
+    /// Unmined records that cannot be read and were set aside.
+    pub set_aside: Vec<Cursor>,
+    /// Records that are skipped because they trap.
+    pub skipped: Vec<At>,
+    /// Budget of the message.
+    pub budget: Budget,
+    /// The only step that the message does, if it is the next.
+    pub only: Option<At>,
+    /// The next step, which was not done.
+    pub found: Option<At>,
+    /// Counts of the job so far.
+    pub counts: UtxoPruneCounts,
+}
+
+impl Message<'_, '_> {
+    /// Counts and logs a record that is kept because of an error.
+    pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) {
+        self.counts.record_errors += 1;
+        log::error(&format!("pruner: the record of transaction {} is kept: {error}", hex(txid)));
+    }
+}

@@ -1,0 +1,278 @@
+//! Queries of records.
+
+use super::call::{check_height, hash_of, if_found};
+use super::encoding;
+use super::limits::{at_most, look_up, query_meter};
+use super::parse::id;
+use super::record::extras::Extras;
+use super::record::location::{self, file_type};
+use super::record::{
+    EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, extra_page,
+    flag, inputs,
+};
+use super::store::{Found, UtxoStore};
+use coppice_interface::methods::MAX_REPLY;
+use coppice_interface::*;
+use coppice_storage::NS;
+use coppice_storage::blob::BlobStore;
+use coppice_storage::slots::SlotId;
+use serde_bytes::ByteBuf;
+use std::collections::BinaryHeap;
+
+/// Maximum entries of one reply.
+const MAX_ENTRIES: u32 = 5_000;
+/// Maximum pages whose counters come with a record.
+const MAX_PAGES: u32 = 1_000;
+/// Maximum bytes of inpoints that come with a record.
+const MAX_INPOINTS: usize = 256 << 10;
+/// Maximum outputs that one call asks for.
+const MAX_OUTPOINTS: usize = 5_000;
+/// Maximum transactions of one page of unmined transactions.
+const MAX_UNMINED: u32 = 2_000;
+
+impl UtxoStore {
+    /// Returns a record, with the entries of some of its outputs.
+    ///
+    /// # Errors
+    /// `TxNotFound`, `BadArgument`, `Corrupt`.
+    pub fn get(&self, arg: &UtxoGet) -> Result<UtxoRecord, UtxoRefusal> {
+        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        let extras = Extras::load(&self.slots, &head)?;
+        let blocks = self.blocks(&head)?;
+        let mut utxos = Vec::new();
+        let mut deleted_children: Vec<Txid> = Vec::new();
+        let mut known = std::collections::BTreeSet::new();
+        entries(&self.slots, slot, &head, (arg.first, arg.limit.min(MAX_ENTRIES)), |_, _, entry| {
+            utxos.push(entry.shown());
+            if entry.is(SPENDER_DELETED) && known.insert(entry.spender.0) {
+                deleted_children.push(entry.spender.0.into());
+            }
+        })?;
+        let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
+        let inpoints = if inpoints_fit { Some(encoding::inpoints(&inputs(&self.slots, slot, &head)?)) } else { None };
+        let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
+        let last_page = first_page.saturating_add(MAX_PAGES - 1);
+        let preserve = head.key(Order::PreserveUntil);
+        Ok(UtxoRecord {
+            txid: arg.txid.clone(),
+            utxos,
+            first: arg.first,
+            total_outputs: head.outputs,
+            total_utxos: head.total_utxos,
+            utxo_batch_size: head.batch,
+            record_utxos: head.utxos,
+            spent_utxos: head.spent,
+            total_extra_recs: head.extra_pages,
+            spent_extra_recs: head.spent_extra,
+            extra_pages: (first_page..=head.extra_pages.min(last_page))
+                .map(|page| Ok(extra_page(&self.slots, slot, &head, page)?.1))
+                .collect::<Result<_, UtxoRefusal>>()?,
+            extra_pages_cursor: Some(last_page.saturating_add(1)).filter(|page| *page <= head.extra_pages),
+            spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
+            frozen: head.any_frozen(),
+            locked: head.is(flag::LOCKED),
+            conflicting: head.is(flag::CONFLICTING),
+            conflicting_children: self.children(&head)?,
+            unmined_since: head.unmined_since(),
+            created_at_ns: head.created_at_ns,
+            preserve_until: preserve,
+            postponed_until: head.key(Order::DeleteAt).filter(|_| head.is(flag::POSTPONED)),
+            delete_at_height: head.delete_at(),
+            spending_height: Some(head.spending_height).filter(|height| *height > 0),
+            blocks,
+            transaction: location::of(&self.slots, slot, &head)?,
+            reassignments: extras
+                .reassignments
+                .into_iter()
+                .map(|r| Reassignment {
+                    offset: r.vout,
+                    utxo_hash: r.old.into_vec().into(),
+                    new_utxo_hash: r.new.into_vec().into(),
+                    block_height: r.height,
+                })
+                .collect(),
+            deleted_children,
+            fee: head.is(flag::FEE).then_some(head.fee),
+            size_in_bytes: head.size,
+            inputs: head.inputs,
+            inpoints: inpoints.filter(|bytes| bytes.len() <= MAX_INPOINTS).map(ByteBuf::from),
+            is_coinbase: head.is(flag::COINBASE),
+            version: head.version,
+            lock_time: head.lock_time,
+            extended: head.is(flag::EXTENDED),
+            being_deleted: head.is(flag::DELETING),
+        })
+    }
+
+    /// Returns a part of a transaction's bytes, or of its TxInpoints. `in_block` reads bytes of a block's body: the block, the first byte,
+    /// the number of bytes; `None` if the block does not have them.
+    ///
+    /// # Errors
+    /// `TxNotFound`, `BadArgument`, `Outside`, `NotKept`, `Corrupt`.
+    pub fn transaction(
+        &self,
+        blobs: &BlobStore,
+        arg: &UtxoGetPart,
+        in_block: impl Fn(u64, u64, u64) -> Option<Vec<u8>>,
+    ) -> Result<TransactionPart, UtxoRefusal> {
+        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        if arg.part == UtxoPart::Inpoints {
+            let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head)?);
+            let offset = arg.offset.min(bytes.len() as u64) as usize;
+            let len = arg.length.min((bytes.len() - offset) as u64).min(MAX_REPLY) as usize;
+            let (part, total) = (ByteBuf::from(&bytes[offset..offset + len]), bytes.len() as u64);
+            return Ok(TransactionPart { bytes: part, total, file_type: file_type(&head) });
+        }
+        let place = location::of(&self.slots, slot, &head)?;
+        let total = match &place {
+            TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
+            TransactionPlace::Record if !head.is(flag::KEPT) => u64::from(head.transaction_len),
+            TransactionPlace::Record | TransactionPlace::Block { .. } => head.size,
+            TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.len)).sum(),
+        };
+        let offset = arg.offset.min(total);
+        let len = arg.length.min(total - offset).min(MAX_REPLY);
+        let bytes = match &place {
+            TransactionPlace::Blobs { parts, .. } => location::read(blobs, parts.iter().map(Into::into), offset, len)?,
+            TransactionPlace::Block { number, offset: at } => {
+                // Another block may have the number since.
+                let is_it = |bytes: &Vec<u8>| id(bytes).is_some_and(|txid| txid == head.txid);
+                let whole = in_block(*number, *at, head.size).filter(is_it).ok_or(UtxoRefusal::NotKept)?;
+                whole[offset as usize..(offset + len) as usize].to_vec()
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                let own = location::own_slot(&self.slots, slot, &head);
+                let (slot, at) = own.map_or((slot, head.transaction_at()), |own| (own, 0));
+                self.slots.read_onto(&mut bytes, slot, at + offset as u32, len as usize);
+                bytes
+            }
+        };
+        Ok(TransactionPart { bytes: ByteBuf::from(bytes), total, file_type: file_type(&head) })
+    }
+
+    /// Returns for each output whether it could be spent at the height `at`, which may be at most `most`.
+    ///
+    /// # Errors
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is not an error.
+    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
+        check_height(at, most)?;
+        at_most("outpoints", outpoints.len() as u64, MAX_OUTPOINTS as u64)?;
+        let (mut last, mut meter): (Option<(Hash, Option<Found>)>, _) = (None, query_meter());
+        let state = |outpoint: &Outpoint| {
+            let txid = hash_of("txid", &outpoint.txid)?;
+            if last.as_ref().is_none_or(|(known, _)| *known != txid) {
+                look_up(&mut meter)?;
+                last = Some((txid, if_found(self.find(&txid))?));
+            }
+            match &last {
+                Some((_, Some(found))) => self.spend_state(found, outpoint.vout, at),
+                _ => Ok(UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None }),
+            }
+        };
+        outpoints.iter().map(state).collect()
+    }
+
+    fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
+        let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
+        let head = &found.head;
+        let entry = EntryAddress::entry(&self.slots, found.slot, head, vout)?;
+        let entry = entry.filter(|entry| entry.is(UTXO));
+        let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
+        let status = if head.is(flag::CONFLICTING) {
+            SpendStatus::Conflicting
+        } else if head.is(flag::LOCKED) {
+            SpendStatus::Locked
+        } else if let Some(immature) = immature(head.spending_height) {
+            immature
+        } else {
+            let Some(entry) = entry else { return Ok(absent) };
+            let reassigned = match entry.is(REASSIGNED) {
+                true => immature(self.spendable_in(found, vout)?),
+                false => None,
+            };
+            match reassigned {
+                _ if entry.is(FROZEN) => SpendStatus::Frozen,
+                Some(immature) => immature,
+                None if entry.is(SPENT) => SpendStatus::Spent,
+                None => SpendStatus::Ok,
+            }
+        };
+        Ok(UtxoSpendState {
+            status,
+            utxo_hash: entry.map(|entry| UtxoHash::from(entry.hash)),
+            spender: entry.and_then(|entry| entry.spent_by()),
+        })
+    }
+
+    /// Returns unmined transactions by `created_at_ns`. Reads all transactions of each second that a page touches, so that a cursor stays
+    /// valid when its transaction is deleted.
+    ///
+    /// # Errors
+    /// `BadArgument` if the cursor's txid does not have 32 bytes.
+    pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
+        let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
+        let after = match cursor {
+            None => None,
+            Some(cursor) => Some((cursor.created_at_ns, hash_of("cursor.txid", &cursor.txid)?)),
+        };
+        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32));
+        let mut transactions: Vec<UnminedTransaction> = Vec::new();
+        let mut more = false;
+        while let Some(second) = next
+            && !more
+        {
+            let first = self.first_unmined(second, after, limit - transactions.len() + 1);
+            more = transactions.len() + first.len() > limit;
+            let room = limit - transactions.len();
+            let heads = first.into_iter().take(room).filter_map(|(_, _, slot)| self.read_head(slot));
+            transactions.extend(heads.map(|head| unmined_transaction(&head)));
+            next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
+        }
+        let last = transactions.last().filter(|_| more);
+        let cursor = last.map(|last| UnminedCursor { created_at_ns: last.created_at_ns, txid: last.txid.clone() });
+        Ok(UnminedPage { transactions, cursor })
+    }
+
+    /// Returns the first unmined transactions of a second after a place. Skips records that cannot be decoded.
+    fn first_unmined(&self, second: u32, after: Option<(u64, Hash)>, most: usize) -> Vec<(u64, Hash, SlotId)> {
+        let mut first = BinaryHeap::with_capacity(most + 1);
+        // A damaged ring may lead in a circle.
+        let steps = self.root.count(Order::CreatedAt) as usize;
+        for slot in self.root.under(&self.slots, Order::CreatedAt, second).take(steps) {
+            let Some(head) = self.read_head(slot) else { continue };
+            let place = (head.created_at_ns, head.txid);
+            if after.is_none_or(|after| place > after) {
+                first.push((place.0, place.1, slot));
+                if first.len() > most {
+                    first.pop();
+                }
+            }
+        }
+        first.into_sorted_vec()
+    }
+
+    /// Returns the records of an ordered index by rising height: each height with its transactions.
+    pub fn index(&self, order: Order) -> Vec<(u32, Vec<Hash>)> {
+        let mut all = Vec::new();
+        let mut from = Some(0);
+        while let Some(key) = from.and_then(|from| self.root.next_key(&self.slots, order, from)) {
+            let records = self.root.under(&self.slots, order, key);
+            all.push((key, records.filter_map(|slot| self.read_head(slot)).map(|head| head.txid).collect()));
+            from = key.checked_add(1);
+        }
+        all
+    }
+}
+
+fn unmined_transaction(head: &Head) -> UnminedTransaction {
+    UnminedTransaction {
+        txid: head.txid.into(),
+        created_at_ns: head.created_at_ns,
+        unmined_since: head.unmined_since().unwrap_or(0),
+        fee: head.is(flag::FEE).then_some(head.fee),
+        size_in_bytes: head.size,
+        locked: head.is(flag::LOCKED),
+        conflicting: head.is(flag::CONFLICTING),
+    }
+}
