@@ -188,7 +188,7 @@ mod tests {
     use coppice_storage::{testing, twin};
 
     fn open() -> RecordStore {
-        RecordStore::open(coppice_storage::testing::space(BLOCK_RECORDS), testing::arena()).unwrap()
+        RecordStore::open(testing::space(BLOCK_RECORDS), testing::arena()).unwrap()
     }
 
     fn record(number: u64) -> BlockRecord {

@@ -275,7 +275,7 @@ fn removal_writes_in_the_specified_order() {
     twin::with(|world| world.writes = Some(Vec::new()));
     chain.remove_oldest(&mut blobs).unwrap();
     let order = twin::with(|world| world.writes.take().expect("writes are recorded"));
-    let granule = |space: u8, at: u64| coppice_storage::testing::space(space).raw_address(at).unwrap() >> 16;
+    let granule = |space: u8, at: u64| testing::space(space).raw_address(at).unwrap() >> 16;
     let (directory, state) = (granule(places::LOG_DIRECTORY, 64), granule(testing::CELLS, places::CHAIN));
     let place = |address: u64| match address >> 16 {
         0..3 => "arena",

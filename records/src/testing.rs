@@ -1,6 +1,6 @@
 //! A store of records for tests, with shortcuts for calls; and faults that tests inject.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::new_without_default)]
 
 use crate::utxo::{Ahead, Call, Hash, UtxoStore};
 use coppice_interface::*;

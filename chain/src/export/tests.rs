@@ -5,9 +5,8 @@ use crate::{Admission, ChainStore};
 use candid::Principal;
 use coppice_interface::*;
 use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _, testing, twin};
+use coppice_storage::{Ic, Platform as _, twin};
 use serde_bytes::ByteBuf;
-use std::rc::Rc;
 
 const CLASS: u32 = 64 << 10;
 

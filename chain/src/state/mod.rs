@@ -238,7 +238,7 @@ mod tests {
     fn chain_state_has_the_documented_layout() {
         twin::reset();
         testing::forget();
-        let cells = coppice_storage::testing::cells();
+        let cells = testing::cells();
         let word = |i: usize| 1_000 + i as u64;
         let state = ChainState {
             started: true,
@@ -314,7 +314,7 @@ mod tests {
     fn unwritten_cell_is_an_empty_chain_and_a_written_one_reads_back() {
         twin::reset();
         testing::forget();
-        let cells = coppice_storage::testing::cells();
+        let cells = testing::cells();
         let first = Some(seals::FIRST);
         assert_eq!(
             ChainState::load(&cells),

@@ -404,7 +404,7 @@ mod tests {
     fn cells() -> Rc<Space> {
         twin::reset();
         testing::forget();
-        coppice_storage::testing::cells()
+        testing::cells()
     }
 
     #[test]

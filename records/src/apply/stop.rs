@@ -51,7 +51,7 @@ mod tests {
     fn stop_is_read_back_and_a_long_sentence_is_cut() {
         twin::reset();
         testing::forget();
-        let cells = coppice_storage::testing::cells();
+        let cells = testing::cells();
         assert_eq!(Stop::load(&cells), Ok(None));
         let stop = Stop { since_ns: u64::MAX, text: "block 1".into() };
         Stop::save(Some(&stop), &cells);

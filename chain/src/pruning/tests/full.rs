@@ -1,7 +1,6 @@
 //! The capacity trigger over an arena that is smaller than the target, or that other stores fill: the effective target.
 
 use super::*;
-use crate::owners;
 use coppice_interface::segments::MAX_ENTRIES;
 use coppice_interface::{AppendBlock, AppendError, BeginBlock, NoMemory};
 use coppice_storage::blob::GRANULE;

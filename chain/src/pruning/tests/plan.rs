@@ -46,7 +46,7 @@ fn plan_predicts_the_next_run() {
 #[test]
 fn plan_of_a_change_predicts_the_next_run_after_it() {
     let (chain, blobs) = fresh(CLASS);
-    let pruner = Pruner::open(coppice_storage::testing::cells()).unwrap();
+    let pruner = Pruner::open(testing::cells()).unwrap();
     let constraints = Constraints { exported: None, applying: None, stopped_since: None, low_on_cycles: false };
     let mut world = World { chain, blobs, pruner, constraints };
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);

@@ -64,7 +64,7 @@ fn each_pause_is_logged_once() {
 #[test]
 fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
     fresh(CLASS);
-    let open = || Pruner::open(coppice_storage::testing::cells()).unwrap();
+    let open = || Pruner::open(testing::cells()).unwrap();
     let mut pruner = open();
     assert!(!pruner.is_enabled());
     let policy = PrunePolicy { retain_blocks: 7, ..PrunePolicy::default() };
@@ -114,7 +114,7 @@ fn faults_of_a_rollback_are_counted() {
     world.pruner.freed_outside_runs(&world.chain, &world.blobs, removed.faults.len() as u64);
     world.pruner.freed_outside_runs(&world.chain, &world.blobs, 0);
     assert_eq!(world.status().faults, 1);
-    world.pruner = Pruner::open(coppice_storage::testing::cells()).unwrap();
+    world.pruner = Pruner::open(testing::cells()).unwrap();
     assert_eq!(world.status().faults, 1);
 }
 

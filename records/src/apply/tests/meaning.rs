@@ -4,7 +4,7 @@ use super::world::*;
 use coppice_interface::blocks::Blocks as _;
 use coppice_interface::*;
 use coppice_model::transactions::Tx;
-use coppice_storage::testing::{self, audit, histories};
+use coppice_storage::testing::{audit, histories};
 use proptest::prelude::*;
 
 /// A random block: for each transaction the outputs it spends, by their number among the unspent ones, and its outputs.

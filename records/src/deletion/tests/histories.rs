@@ -451,7 +451,7 @@ fn ends(said: &Said) -> Ends<'static> {
 }
 
 proptest! {
-    #![proptest_config(coppice_storage::testing::histories(2_000))]
+    #![proptest_config(testing::histories(2_000))]
 
     #[test]
     fn agrees_with_a_model(steps in prop::collection::vec(step(), 1..40)) {

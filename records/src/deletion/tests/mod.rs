@@ -44,7 +44,7 @@ impl Completion for Ends<'_> {
 
 fn open() -> DeletionQueue {
     testing::forget();
-    DeletionQueue::open(&coppice_storage::testing::arena(), hash_key()).unwrap()
+    DeletionQueue::open(&testing::arena(), hash_key()).unwrap()
 }
 
 /// Returns an empty queue.
@@ -132,7 +132,7 @@ fn a_queue_without_rows_has_no_memory() {
     assert_eq!(queue.status().stores.len(), 6);
     assert_eq!(queue.list(&ListBlobDeletions::default()).rows, []);
     queue.tick(NOW);
-    assert!(coppice_storage::testing::space(places::DELETIONS).is_empty());
+    assert!(testing::space(places::DELETIONS).is_empty());
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
 fn another_version_of_the_queue_is_not_opened() {
     let mut queue = fresh();
     fill(&mut queue, 1);
-    let at = coppice_storage::testing::place(queue.store.as_ref().unwrap().slots.root(), 0);
+    let at = testing::place(queue.store.as_ref().unwrap().slots.root(), 0);
     drop(queue);
     let arena = testing::arena();
     let payload = arena.payload();
@@ -220,7 +220,7 @@ fn another_version_of_the_queue_is_not_opened() {
         let right: [u8; 1] = payload.read(at + byte);
         payload.write(at + byte, &[wrong]);
         testing::forget();
-        assert!(DeletionQueue::open(&coppice_storage::testing::arena(), hash_key()).is_err(), "byte {byte}");
+        assert!(DeletionQueue::open(&testing::arena(), hash_key()).is_err(), "byte {byte}");
         payload.write(at + byte, &right);
     }
     testing::forget();
@@ -257,7 +257,7 @@ fn at_the_memory_cap_rows_return_and_are_completed() {
     let mut queue = fresh();
     fill(&mut queue, 50);
     acquire(&mut queue, 1, 1, NOW);
-    coppice_storage::testing::fill(&mut queue.store.as_mut().unwrap().slots, 0, 0, false);
+    testing::fill(&mut queue.store.as_mut().unwrap().slots, 0, 0, false);
     assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::NoMemory(NoMemory::OutOfSpace)));
     assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoRefusal::NoMemory(NoMemory::OutOfSpace)));
     let lease = acquire(&mut queue, 2, 20, NOW);

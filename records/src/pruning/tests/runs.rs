@@ -3,7 +3,6 @@
 use super::service::Service;
 use crate::testing::{Tx, block};
 use coppice_interface::*;
-use std::rc::Rc;
 
 fn one_record_a_tick() -> UtxoPrunerSettingsChange {
     UtxoPrunerSettingsChange {

@@ -5,10 +5,9 @@ use crate::external::Records;
 use crate::pruning::UtxoPruner;
 use crate::testing::{Tx, World, block, mined, raw};
 use coppice_interface::*;
-use coppice_storage::testing::{self, hash_key, overwrite};
+use coppice_storage::testing::{hash_key, overwrite};
 use coppice_storage::twin;
 use std::ops::{Deref, DerefMut};
-use std::rc::Rc;
 
 pub struct Service {
     pub w: World,

@@ -5,7 +5,6 @@ use crate::places;
 use crate::pruning::UtxoPruner;
 use crate::testing::Tx;
 use coppice_interface::*;
-use coppice_storage::testing;
 use std::rc::Rc;
 
 /// Returns a pruner whose persisted fields are all in use.

@@ -264,7 +264,7 @@ fn many_blocks_are_kept_in_order_and_too_many_are_refused() {
         items: vec![],
     };
     let before = w.get(&tx);
-    let refused = w.store.set_mined(&one_more, &item, &call, (&mut w.blobs, crate::testing::no_block));
+    let refused = w.store.set_mined(&one_more, &item, &call, (&mut w.blobs, no_block));
     assert_eq!(refused, Err(UtxoRefusal::TooLarge { what: "blocks".into(), limit: 1_000 }));
     assert_eq!(w.get(&tx), before);
     for gone in 0..1_000 {

@@ -111,7 +111,7 @@ fn winner_takes_outputs_of_several_pages_and_deletion_leaves_no_memory() {
     let item = MinedTransaction { txid: id(PARENT).into(), subtree: 0 };
     let (height, on_longest_chain) = (w.height, true);
     let set = UtxoSetMinedBatch { height, block_id: 4, block_height: 3, on_longest_chain, unset: false, items: vec![] };
-    w.store.set_mined(&set, &item, &call, (&mut w.blobs, crate::testing::no_block)).unwrap();
+    w.store.set_mined(&set, &item, &call, (&mut w.blobs, no_block)).unwrap();
     spend(&mut w, OTHERS[0], utxos(1_000..20_000).zip(0..));
     assert_eq!(record(&w, PARENT).delete_at_height, None);
     spend(&mut w, OTHERS[0], utxos(40_000..OUTPUTS).zip(20_000..));

@@ -15,7 +15,7 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
 /// Returns every byte of every slot, and the slots' header.
 fn bytes(_: &World) -> Vec<u8> {
     let mut bytes = bytes_of(owners::RECORDS);
-    let header = coppice_storage::testing::space(places::UTXO_SLOTS);
+    let header = testing::space(places::UTXO_SLOTS);
     header.read_onto(&mut bytes, 0, 4_096);
     bytes
 }
@@ -58,7 +58,7 @@ fn operation_without_memory_changes_nothing() {
                 unset: false,
                 items: vec![],
             };
-            w.store.set_mined(&set, &item, &call, (&mut w.blobs, crate::testing::no_block)).map(drop)
+            w.store.set_mined(&set, &item, &call, (&mut w.blobs, no_block)).map(drop)
         }),
     ];
     for (name, operation) in operations {

@@ -4,7 +4,7 @@ use crate::testing::*;
 use crate::{owners, places};
 use candid::Principal;
 use coppice_interface::*;
-use coppice_storage::testing::{self, hash_key};
+use coppice_storage::testing::hash_key;
 use coppice_storage::twin;
 use serde_bytes::ByteBuf;
 
