@@ -49,7 +49,7 @@ pub fn busy() {
         state.pruner.set_policy(policy::changed(&PrunePolicy::default(), &arg, &state.config).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
         let begin = BeginTransaction { txid: [5; 32].into(), length: 3 << 20, chunk_size: 1 << 20 };
-        state.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();
+        state.records.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();
     });
     records();
 }
@@ -70,14 +70,14 @@ fn records() {
         let mined = MinedIn { blocks: (0..5).map(|i| in_block(i, 900)).collect(), on_longest_chain: true };
         for tx in &due {
             let item = UtxoCreate { mined: Some(mined.clone()), ..raw(tx) };
-            state.utxo.create(&mut state.blobs, &item, &mut Ahead::default(), &call).unwrap();
+            state.records.utxo.create(&mut state.blobs, &item, &mut Ahead::default(), &call).unwrap();
             let spends = TransactionSpends { spender: [7; 32].into(), spends: vec![tx.spend(0, 0)] };
-            state.utxo.spend(&spends, &call).unwrap();
+            state.records.utxo.spend(&spends, &call).unwrap();
         }
-        state.utxo.create(&mut state.blobs, &raw(&old), &mut Ahead::default(), &call).unwrap();
-        state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
+        state.records.utxo.create(&mut state.blobs, &raw(&old), &mut Ahead::default(), &call).unwrap();
+        state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
         let change = UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() };
-        state.utxo_pruner.set_settings(&change, &settings).unwrap();
+        state.records.pruner.set_settings(&change, &settings).unwrap();
     });
     let tick = |secs: u64| {
         native::with(|world| world.time_ns += secs * 1_000_000_000);
@@ -86,8 +86,8 @@ fn records() {
             pruner.tick(&mut records, false);
         });
     };
-    let notify = |height: u32| mutate(|state| drop(state.utxo_pruner.notify_block(height, true, false).unwrap()));
-    let slot = read(|state| state.utxo.slot_of(&old.txid));
+    let notify = |height: u32| mutate(|state| drop(state.records.pruner.notify_block(height, true, false).unwrap()));
+    let slot = read(|state| state.records.utxo.slot_of(&old.txid));
     let damage = |kind: u8| coppice_storage::testing::overwrite(slot, 0, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
@@ -95,7 +95,7 @@ fn records() {
     notify(1_287);
     damage(9);
     tick(1);
-    mutate(|state| state.utxo_pruner.set_aside(slot).unwrap());
+    mutate(|state| state.records.pruner.set_aside(slot).unwrap());
     notify(1_288);
     (0..3).for_each(|_| tick(1));
     // Ticks are as late as if earlier ticks had trapped, until a single record is marked and skipped.
@@ -152,15 +152,15 @@ fn upgrade() -> Result<(), String> {
 /// Everything that is read from the cells.
 fn shown() -> String {
     read(|state| {
-        let (settings, deletions) = (&state.config.utxo, &state.deletions);
-        let mut status = state.utxo_pruner.status(settings, deletions);
+        let (settings, deletions) = (&state.config.utxo, &state.records.deletions);
+        let mut status = state.records.pruner.status(settings, deletions);
         (status.ticks, status.next_tick_ns) = (0, 0);
-        let jobs = state.utxo_pruner.jobs(None, 0);
+        let jobs = state.records.pruner.jobs(None, 0);
         let exporters = state.exporters.status(&state.chain, false);
         let pruner = (state.pruner.policy(), state.pruner.status(&state.chain, &state.blobs, &state.constraints()));
         let mut pruned = format!("{:?}", pruner.1);
         pruned.truncate(pruned.find("next_tick_ns").unwrap_or(pruned.len()));
-        let upload = state.utxo.uploads.touched();
+        let upload = state.records.utxo.uploads.touched();
         format!(
             "{:?} {:?} {:?} {pruned} {exporters:?} {upload:?} {status:?} {jobs:?}",
             state.config, state.roles, pruner.0

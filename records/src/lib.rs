@@ -7,6 +7,7 @@
 //! | [`external`] | records with external data: created and deleted together with rows of the queue |
 //! | [`apply`] | kept blocks to records, and back |
 //! | [`pruning`] | which records are deleted, when, and how much of it in one message |
+//! | [`RecordStores`] | all of these, opened together |
 //! | [`places`], [`owners`] | where all of it lies in the canister's stable memory |
 //!
 //! Modules further down import those above them. The blocks to apply come through [`Blocks`](coppice_interface::blocks::Blocks): this crate does not
@@ -22,3 +23,46 @@ pub mod sha256;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod utxo;
+
+use apply::Applier;
+use coppice_storage::arena::Arena;
+use coppice_storage::{HashKey, Space};
+use deletion::DeletionQueue;
+use pruning::UtxoPruner;
+use std::rc::Rc;
+use utxo::UtxoStore;
+
+/// All stores of records.
+pub struct RecordStores {
+    /// UTXO records.
+    pub utxo: UtxoStore,
+    /// Position of applying blocks to the records.
+    pub applier: Applier,
+    /// Deletion queue of external blobs.
+    pub deletions: DeletionQueue,
+    /// The pruner of records.
+    pub pruner: UtxoPruner,
+}
+
+impl RecordStores {
+    /// Opens all stores over their spaces and cells, or makes empty ones.
+    ///
+    /// # Errors
+    /// A sentence that names the store and its fault.
+    pub fn open(arena: &Arena, cells: &Rc<Space>, key: &HashKey) -> Result<Self, String> {
+        Ok(Self {
+            utxo: UtxoStore::open(arena, Rc::clone(cells), key.clone())?,
+            applier: Applier::open(Rc::clone(cells))?,
+            deletions: DeletionQueue::open(arena, key.clone())?,
+            pruner: UtxoPruner::open(arena, Rc::clone(cells))?,
+        })
+    }
+
+    /// Writes all that the heap mirrors anew.
+    pub fn rewrite(&mut self) {
+        self.utxo.rewrite();
+        self.deletions.rewrite();
+        self.applier.rewrite();
+        self.pruner.rewrite();
+    }
+}

@@ -30,7 +30,7 @@ fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
             let random_height = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as u32;
             let height = FIRST_HEIGHT + if random { random_height } else { i as u32 };
             let name = Name { key: &key(i), file_type: "tx", store_type: StoreType::Tx };
-            said(state.deletions.schedule(&name, height, platform::time_ns()))?;
+            said(state.records.deletions.schedule(&name, height, platform::time_ns()))?;
         }
         Ok::<_, String>(())
     })?;
@@ -43,7 +43,7 @@ fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
 fn bench_lease_deletions(n: u64) -> Result<bool, String> {
     mutate(|state| {
         for _ in 0..LEASES {
-            let leased: u64 = state.deletions.status().stores.iter().map(|store| store.leased).sum();
+            let leased: u64 = state.records.deletions.status().stores.iter().map(|store| store.leased).sum();
             if leased >= n {
                 return Ok(true);
             }
@@ -57,7 +57,7 @@ fn bench_lease_deletions(n: u64) -> Result<bool, String> {
             };
             // One holder has at most 32 leases.
             let holder = Principal::from_slice(&(leased / 32_000).to_be_bytes());
-            said(state.deletions.acquire(holder, &arg, 0, platform::time_ns()))?.ok_or("nothing waits")?;
+            said(state.records.deletions.acquire(holder, &arg, 0, platform::time_ns()))?.ok_or("nothing waits")?;
         }
         Ok(false)
     })

@@ -179,12 +179,12 @@ pub fn arm_undo(state: &mut State) {
 /// Runs the timer for records at the interval in force if there is a job. Stops the timer if there is no job, or if records must stay: while
 /// deletions are stopped, and until a rollback has ended, because the rollback has compared its blocks with the pruned height.
 pub fn arm_records(state: &mut State) {
-    let interval = state.utxo_pruner.interval_secs().filter(|_| may_prune_records(state));
+    let interval = state.records.pruner.interval_secs().filter(|_| may_prune_records(state));
     let interval = interval.filter(|_| cycles::pause().is_none());
     if replace(&mut state.clock.records_every, interval) == interval {
         return;
     }
-    state.utxo_pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
+    state.records.pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
     match interval {
         Some(secs) => Timer::Records.every(secs, || mutate(tick_records)),
         None => Timer::Records.cancel(),
@@ -206,7 +206,7 @@ pub fn arm_deletions(state: &mut State) {
     if let Some(due) = state.clock.deletions_at.filter(|at| now.saturating_sub(*at) > QUEUE_SECS * NS) {
         wake(&mut state.clock, due, "deletion queue: its timer is overdue; woken");
     }
-    let Some(at) = state.deletions.next_event() else { return };
+    let Some(at) = state.records.deletions.next_event() else { return };
     let at = at.max(now);
     let armed = state.clock.deletions_at.filter(|armed| now <= armed.saturating_add(QUEUE_SECS * NS));
     if armed.is_some_and(|armed| armed <= at) {
@@ -289,7 +289,7 @@ fn tick_deletions(state: &mut State) {
     fire(state, Timer::Deletions, |state| {
         state.clock.deletions_at = None;
         judge(state, 0);
-        state.deletions.tick(platform::time_ns());
+        state.records.deletions.tick(platform::time_ns());
         arm_deletions(state);
         sampling::note(state);
     });

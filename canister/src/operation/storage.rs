@@ -41,9 +41,9 @@ pub fn status(state: &State) -> StorageStatus {
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },
         utxo: UtxoStorage {
-            applying: state.applier.status(),
+            applying: state.records.applier.status(),
             restorable_to: state.restorable_to(),
-            ..state.utxo.storage()
+            ..state.records.utxo.storage()
         },
         block: None,
     }

@@ -5,6 +5,7 @@ use crate::logs;
 use crate::logs::audit::{Fields, field};
 use coppice_interface::text::hex;
 use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
+use coppice_records::RecordStores;
 use coppice_records::apply::{self, Applier, Outcome, Stores};
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,14 +15,15 @@ const MOST_IDS: u32 = 20;
 
 impl State {
     pub(super) fn shown_applying(&self) -> Fields {
-        let shown = self.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
+        let shown = self.records.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
             format!("from block {base} to block {next}, transaction {transactions}")
         });
-        vec![field("applied", shown), field("missing parents", self.applier.missing())]
+        vec![field("applied", shown), field("missing parents", self.records.applier.missing())]
     }
 
     pub(super) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
-        let Self { applier, chain, utxo, blobs, config, .. } = self;
+        let Self { records, chain, blobs, config, .. } = self;
+        let RecordStores { utxo, applier, .. } = records;
         (applier, Stores { blocks: chain, utxo, blobs, settings: &config.utxo })
     }
 
@@ -38,7 +40,7 @@ impl State {
         if let Some(missing) = missing_cycles {
             return Err(NoMemory::LowCycles { missing }.into());
         }
-        let is_first = self.applier.position().is_none();
+        let is_first = self.records.applier.position().is_none();
         let by_operator = self.caller_is(Role::Operator);
         let (was_skipped, rest) = (Cell::new(false), Cell::new(0..0));
         let step = |state: &mut Self| {
@@ -48,13 +50,13 @@ impl State {
             rest.set(passed);
             if let Some(height) = finished {
                 // The block's height follows from the first one's, so it is not a feeder's claim.
-                if let Err(error) = state.utxo_pruner.notify_block(height, true, true) {
+                if let Err(error) = state.records.pruner.notify_block(height, true, true) {
                     logs::error(&format!("block {}: height {height} was not notified: {error}", arg.number));
                 }
             }
             Ok(applied)
         };
-        let chooses = arg.missing_parents.is_some_and(|missing| missing != self.applier.missing());
+        let chooses = arg.missing_parents.is_some_and(|missing| missing != self.records.applier.missing());
         if !((is_first || chooses) && by_operator) && arg.skip.is_none() && !arg.skip_rest {
             return step(self);
         }
@@ -85,8 +87,8 @@ impl State {
     pub fn stop_applying(&mut self) -> Option<UtxoApplying> {
         let Ok(ended) =
             self.noting::<_, Infallible>("utxo_stop_applying", String::new(), Self::shown_applying, |state| {
-                let ended = state.applier.status();
-                state.applier.end(&mut state.chain);
+                let ended = state.records.applier.status();
+                state.records.applier.end(&mut state.chain);
                 Ok(ended)
             });
         ended

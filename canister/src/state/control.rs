@@ -38,12 +38,12 @@ impl State {
         self.noting(method, format!("{change:?}"), shown, |state| {
             let retention = state.config.utxo.block_height_retention;
             let config = state.config.changed(change)?;
-            check_retentions(&state.utxo_pruner.stored().settings, &config.utxo, "block_height_retention")?;
+            check_retentions(&state.records.pruner.stored().settings, &config.utxo, "block_height_retention")?;
             fit::check_caps(&state.config, &config, state.pruner.policy().map_or(0, |policy| policy.target_bytes))?;
             state.config = config;
             state.save_config();
             if state.config.utxo.block_height_retention != retention {
-                state.utxo_pruner.note_retention(retention);
+                state.records.pruner.note_retention(retention);
             }
             Ok(state.config.clone())
         })
@@ -89,7 +89,7 @@ impl State {
                 state.exporters.revoke(grant.principal);
             }
             if grant.role == Role::BlobWorker {
-                state.deletions.end_leases(Some(grant.principal), platform::time_ns());
+                state.records.deletions.end_leases(Some(grant.principal), platform::time_ns());
             }
             state.save_config();
             Ok(revoked)
@@ -177,8 +177,8 @@ impl State {
                 state.deletions_stopped = stopped.then(platform::time_ns);
                 state.save_config();
                 if stopped {
-                    state.utxo_pruner.stop();
-                    state.deletions.end_leases(None, platform::time_ns());
+                    state.records.pruner.stop();
+                    state.records.deletions.end_leases(None, platform::time_ns());
                 }
             }
             Ok(())
@@ -204,7 +204,7 @@ impl State {
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| named(state.pruner.shown_faults());
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
-            state.applier.acknowledge();
+            state.records.applier.acknowledge();
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
         });
         acknowledged
@@ -246,7 +246,7 @@ impl State {
 
     /// Checks that no applied block above `number` lies at or below the pruned height. A block that is not checked counts as one that does.
     fn check_complete(&self, number: u64, incomplete: bool) -> Result<(), RollbackError> {
-        let pruned_height = self.utxo.pruned_height();
+        let pruned_height = self.records.utxo.pruned_height();
         // The pruned height does not rise during a rollback.
         if incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
             return Ok(());
@@ -259,7 +259,7 @@ impl State {
     /// Returns the lowest block to which a rollback restores all records, from so many blocks below the head on; `None` if no block is kept.
     pub fn restorable_to(&self) -> Option<u64> {
         let oldest = self.chain.first_available()?;
-        let pruned_height = self.utxo.pruned_height();
+        let pruned_height = self.records.utxo.pruned_height();
         if pruned_height == 0 {
             return Some(oldest);
         }
@@ -275,7 +275,7 @@ impl State {
         self.chain.begin_rollback(number);
         let RolledBack { blocks: removed, not_restored } = self.continue_rollback();
         let state = self.chain.state();
-        let waits = self.applier.waits.as_ref().map(|waits| waits.why.clone());
+        let waits = self.records.applier.waits.as_ref().map(|waits| waits.why.clone());
         Rollback { head: state.next - 1, removed, not_restored, has_more: state.rollback_to.is_some(), waits }
     }
 
@@ -290,7 +290,7 @@ impl State {
 
     fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
         // An undo that keeps trapping, or lacks memory, is dropped with the chain.
-        let gives_up = self.pruner.is_skipped(Piece::Undo) || self.applier.waits.is_some();
+        let gives_up = self.pruner.is_skipped(Piece::Undo) || self.records.applier.waits.is_some();
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
         let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {
@@ -299,14 +299,14 @@ impl State {
         }
         let blocks = self.chain.reset();
         self.exporters.reset();
-        self.applier.reset();
-        self.utxo.forget_pruned();
-        self.utxo_pruner.reset();
-        self.utxo.set_window(RunWindow::default());
+        self.records.applier.reset();
+        self.records.utxo.forget_pruned();
+        self.records.pruner.reset();
+        self.records.utxo.set_window(RunWindow::default());
         self.pruner.reset();
         self.pruner.freed_outside_runs(&self.chain, &self.blobs, 0);
         logs::info(&format!("the chain was reset: {blocks} blocks were removed"));
-        Ok(ChainReset { blocks, left: self.chain.to_clear(), utxo_records: self.utxo.storage().records })
+        Ok(ChainReset { blocks, left: self.chain.to_clear(), utxo_records: self.records.utxo.storage().records })
     }
 
     /// Stores a chunk of the open upload, for the upload's owner or an operator.

@@ -11,6 +11,7 @@ use coppice_chain::ChainStore;
 use coppice_chain::export::Exporters;
 use coppice_chain::pruning::Pruner;
 use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
+use coppice_records::RecordStores;
 use coppice_records::apply::Applier;
 use coppice_records::deletion::DeletionQueue;
 use coppice_records::pruning::UtxoPruner;
@@ -81,14 +82,11 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let state = State {
         roles,
         deletions_stopped,
-        records,
+        records_cap: records,
         blobs: BlobStore::open(arena.clone()),
         chain: ChainStore::open(&arena, Rc::clone(&cells), config::class(&config), key.clone())?,
-        utxo: UtxoStore::open(&arena, Rc::clone(&cells), key.clone())?,
-        applier: Applier::open(Rc::clone(&cells))?,
-        deletions: DeletionQueue::open(&arena, key.clone())?,
+        records: RecordStores::open(&arena, &cells, &key)?,
         pruner,
-        utxo_pruner: UtxoPruner::open(&arena, Rc::clone(&cells))?,
         exporters: Exporters::open(Rc::clone(&cells))?,
         audit: AuditLog::open(Rc::clone(&cells))?,
         history,

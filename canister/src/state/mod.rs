@@ -24,6 +24,7 @@ use coppice_chain::export::{Exporters, Guard};
 use coppice_chain::pruning::{Constraints, Due, Pruner};
 use coppice_chain::{Admission, ChainStore};
 use coppice_interface::{Config, HeldBy};
+use coppice_records::RecordStores;
 use coppice_records::apply::Applier;
 use coppice_records::deletion::{DeletionQueue, Limits};
 use coppice_records::external::Records;
@@ -46,21 +47,15 @@ pub struct State {
     /// Time since which deletions are stopped, in Unix nanoseconds; `None` if they are not.
     pub deletions_stopped: Option<u64>,
     /// The cap on the memory of records.
-    records: RecordsCap,
+    records_cap: RecordsCap,
     /// All blobs.
     pub blobs: BlobStore,
     /// The kept blocks.
     pub chain: ChainStore,
-    /// UTXO records.
-    pub utxo: UtxoStore,
-    /// Position of applying blocks to the records.
-    pub applier: Applier,
-    /// Deletion queue of external blobs.
-    pub deletions: DeletionQueue,
+    /// UTXO records, and all that belongs to them.
+    pub records: RecordStores,
     /// Policy and progress of the block pruner.
     pub pruner: Pruner,
-    /// The record pruner.
-    pub utxo_pruner: UtxoPruner,
     /// Exporters of the chain, and their acknowledged bounds.
     pub exporters: Exporters,
     /// Audit log of changes by operators and admins.
@@ -114,12 +109,12 @@ impl State {
     pub fn save_config(&mut self) {
         config::bound_memory(&self.config);
         self.bound_feeding();
-        let Self { config, roles, deletions_stopped, records, .. } = &*self;
+        let Self { config, roles, deletions_stopped, records_cap, .. } = &*self;
         let stored = config::Stored {
             config: config.clone(),
             roles: roles.clone(),
             deletions_stopped: *deletions_stopped,
-            records: *records,
+            records: *records_cap,
         };
         if let Err(why) = config::CELL.save(&self.cells, &stored) {
             platform::trap(&format!("settings and roles: {why}"));
@@ -135,11 +130,8 @@ impl State {
         }
         self.rewrite_key();
         self.chain.rewrite();
-        self.utxo.rewrite();
-        self.deletions.rewrite();
-        self.applier.rewrite();
+        self.records.rewrite();
         self.pruner.rewrite();
-        self.utxo_pruner.rewrite();
         self.exporters.rewrite();
         self.audit.rewrite();
         self.history.rewrite();
@@ -150,12 +142,12 @@ impl State {
     /// the cap changes; the minimum of cycles depends on the timer's interval.
     fn bound_feeding(&mut self) {
         let cap = config::records_cap(&self.config, self.pruner.policy().map_or(0, |policy| policy.target_bytes));
-        if cap != self.records.cap {
-            self.records = RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
+        if cap != self.records_cap.cap {
+            self.records_cap = RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
         }
-        self.blobs.arena().set_quota(cap, self.records.kept);
+        self.blobs.arena().set_quota(cap, self.records_cap.kept);
         let utxo = &self.config.utxo;
-        self.deletions.limits = Limits {
+        self.records.deletions.limits = Limits {
             rows: utxo.max_deletion_rows,
             dead: utxo.max_dead_blob_deletions,
             leases: utxo.max_leases_per_holder,
@@ -178,7 +170,7 @@ impl State {
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),
-            applying: self.applier.next().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
+            applying: self.records.applier.next().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
             stopped_since: self.deletions_stopped,
             low_on_cycles: cycles::are_low(self.config.min_liquid_cycles),
         }
@@ -191,8 +183,9 @@ impl State {
 
     /// The record pruner and the stores that it works on.
     pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
-        let Self { utxo, blobs, deletions, config, utxo_pruner, .. } = self;
-        (utxo_pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
+        let Self { records, blobs, config, .. } = self;
+        let RecordStores { utxo, deletions, pruner, .. } = records;
+        (pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
     }
 
     /// Number of blob slots that were written off.

@@ -4,19 +4,21 @@ use super::State;
 use crate::platform;
 use coppice_chain::ChainStore;
 use coppice_interface::Batch;
+use coppice_records::RecordStores;
 use coppice_records::external::Records;
 use coppice_records::utxo::{BatchItem, Call, UtxoStore};
 
 impl State {
     /// Returns the kept blocks, and the record store with the stores it needs, for a call that names a height.
     pub fn records_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
-        let Self { utxo, blobs, deletions, config, utxo_pruner, chain, applier, .. } = self;
+        let Self { records, blobs, config, chain, .. } = self;
+        let RecordStores { utxo, applier, deletions, pruner } = records;
         let settings = &config.utxo;
         let call = Call {
             height,
             now_ns: platform::time_ns(),
             settings,
-            most: utxo_pruner.most_height(),
+            most: pruner.most_height(),
             missing: applier.missing(),
         };
         (chain, Records { utxo, blobs, deletions, settings }, call)

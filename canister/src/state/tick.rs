@@ -57,7 +57,7 @@ impl State {
         let expired = |touched: Option<u64>| touched.is_some_and(|touched| is_expired(touched, now, expiry));
         let all = [
             (Piece::Upload, expired(self.chain.upload_touched()) && !self.chain.is_aborting()),
-            (Piece::Transaction, expired(self.utxo.uploads.touched())),
+            (Piece::Transaction, expired(self.records.utxo.uploads.touched())),
             (Piece::Quarantine, self.blobs.has_quarantined()),
             (Piece::Undo, self.chain.is_under_way() && self.rollback_waits_until().is_none()),
         ];
@@ -68,14 +68,14 @@ impl State {
     /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
     fn rollback_waits_until(&self) -> Option<u64> {
         self.chain.state().rollback_to?;
-        self.applier.waits.as_ref().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
+        self.records.applier.waits.as_ref().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
     }
 
     /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.
     pub fn next_expiry(&self) -> Option<u64> {
         let waits = |piece| !self.pruner.is_skipped(piece);
         let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
-        let transaction = self.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
+        let transaction = self.records.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
         let touched = block.into_iter().chain(transaction).min()?;
         Some(touched.saturating_add(self.config.upload_expiry_secs))
     }
@@ -89,7 +89,7 @@ impl State {
 
     fn expire_transaction(&mut self) {
         let expiry = self.config.upload_expiry_secs;
-        match self.utxo.uploads.expire(&mut self.blobs, platform::time_secs(), expiry) {
+        match self.records.utxo.uploads.expire(&mut self.blobs, platform::time_secs(), expiry) {
             0 => {}
             expired => logs::info(&format!("{expired} uploads of transactions expired after {expiry} s")),
         }

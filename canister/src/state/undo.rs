@@ -24,10 +24,10 @@ impl State {
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());
         let mut waits = None;
-        self.utxo.begin_message();
+        self.records.utxo.begin_message();
         while let Some(left) = self.chain.rollback_left() {
             if let Some(number) = self.chain.next_to_roll_back()
-                && self.applier.is_applied(&self.chain, number)
+                && self.records.applier.is_applied(&self.chain, number)
             {
                 let (applier, mut stores) = self.applying();
                 let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
@@ -49,7 +49,7 @@ impl State {
             budget.charge(removed.ops, 0);
             if removed.began {
                 done.blocks += 1;
-                self.applier.lower(self.chain.state().next, None);
+                self.records.applier.lower(self.chain.state().next, None);
             }
             is_fresh = false;
             faults.extend(removed.faults);
@@ -57,7 +57,7 @@ impl State {
         let line =
             waits.as_ref().map(|(number, why)| format!("rollback: waits: block {number} cannot be taken back: {why}"));
         // Only the first of several refusals is logged, because ticks repeat them.
-        if self.applier.set_waits(waits) {
+        if self.records.applier.set_waits(waits) {
             line.iter().for_each(|line| logs::error(line));
         }
         if done.blocks > 0 {

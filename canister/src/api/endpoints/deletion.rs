@@ -37,7 +37,7 @@ fn scheduling<T>(
         let (of, bytes) = (name.store_type, name.blob_key.len());
         let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
         let row = format!("{of:?} {}", key(32));
-        let shown = |state: &State| vec![field(&row, state.deletions.describe(&Name::from(name)))];
+        let shown = |state: &State| vec![field(&row, state.records.deletions.describe(&Name::from(name)))];
         state.noting(method, argument, shown, |state| run(state, now))
     })
 }
@@ -47,21 +47,21 @@ pub fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlob
         if let Some(missing) = cycles::missing_to_feed() {
             return Err(BlobDeletionError::NoMemory(NoMemory::LowCycles { missing }));
         }
-        state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
+        state.records.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
     })
 }
 
 pub fn cancel_blob_deletion(name: BlobName) -> Result<Option<CancelledBlobDeletion>, BlobDeletionError> {
-    scheduling("cancel_blob_deletion", &name, |state, now| state.deletions.cancel(&Name::from(&name), now))
+    scheduling("cancel_blob_deletion", &name, |state, now| state.records.deletions.cancel(&Name::from(&name), now))
 }
 
 pub fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
-    read(|state| state.deletions.list(&arg))
+    read(|state| state.records.deletions.list(&arg))
 }
 
 pub fn get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<Vec<BlobSelector>>) -> Vec<BlobDeletion> {
     read(|state| match state.deletions_stopped {
-        None => state.deletions.pending(height, limit, selectors.as_deref()),
+        None => state.records.deletions.pending(height, limit, selectors.as_deref()),
         Some(_) => Vec::new(),
     })
 }
@@ -70,7 +70,7 @@ pub fn remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> Result<bool, 
     let up_to = up_to_height.unwrap_or(u32::MAX);
     message(|state, now| {
         if state.deletions_stopped.is_some() {
-            return state.deletions.report_row(id, up_to, now);
+            return state.records.deletions.report_row(id, up_to, now);
         }
         let (pruner, mut records) = state.utxo_pruner();
         pruner.remove_deletion(&mut records, id, up_to)
@@ -79,7 +79,7 @@ pub fn remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> Result<bool, 
 
 pub fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
     message(|state, now| match state.deletions_stopped {
-        None => state.deletions.increment(id, max_retries, now),
+        None => state.records.deletions.increment(id, max_retries, now),
         Some(_) => Err(BlobDeletionError::Stopped),
     })
 }
@@ -87,7 +87,7 @@ pub fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDe
 pub fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     message(|state, now| {
         if state.deletions_stopped.is_some() {
-            return state.deletions.report(&arg, now);
+            return state.records.deletions.report(&arg, now);
         }
         let (pruner, mut records) = state.utxo_pruner();
         pruner.complete_deletions(&mut records, &arg)
@@ -97,7 +97,7 @@ pub fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBl
 pub fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || {
         message(|state, now| match state.deletions_stopped {
-            None => state.deletions.acquire(caller(), &arg, state.utxo_pruner.reached(), now),
+            None => state.records.deletions.acquire(caller(), &arg, state.records.pruner.reached(), now),
             Some(_) => Ok(None),
         })
     })
@@ -105,7 +105,7 @@ pub fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<B
 
 pub fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
     message(|state, now| match state.deletions_stopped {
-        None => state.deletions.extend(caller(), &token, lock_timeout_secs, now),
+        None => state.records.deletions.extend(caller(), &token, lock_timeout_secs, now),
         Some(_) => Err(BlobDeletionError::Stopped),
     })
 }
@@ -116,7 +116,7 @@ pub fn complete_blob_deletion_batch(
     counted(Hot::CompleteDeletions, || {
         message(|state, now| {
             if state.deletions_stopped.is_some() {
-                return state.deletions.report_batch(caller(), &arg, now);
+                return state.records.deletions.report_batch(caller(), &arg, now);
             }
             let (pruner, mut records) = state.utxo_pruner();
             pruner.complete_lease(&mut records, caller(), &arg)
@@ -129,18 +129,18 @@ pub fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeleti
         RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),
         RetryBlobDeletions::StoreType(of) => format!("all of {of:?}"),
     };
-    message(|state, now| noting(state, "retry_blob_deletions", argument, |state| state.deletions.retry(&arg, now)))
+    message(|state, now| noting(state, "retry_blob_deletions", argument, |state| state.records.deletions.retry(&arg, now)))
 }
 
 pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
     let Ok(ended) = message(|state, now| {
         noting(state, "end_blob_deletion_leases", holder, |state| {
-            Ok::<_, Infallible>(state.deletions.end_leases(Some(holder), now))
+            Ok::<_, Infallible>(state.records.deletions.end_leases(Some(holder), now))
         })
     });
     ended
 }
 
 pub fn get_blob_deletion_status() -> BlobDeletionStatus {
-    read(|state| BlobDeletionStatus { deletions_stopped_since_ns: state.deletions_stopped, ..state.deletions.status() })
+    read(|state| BlobDeletionStatus { deletions_stopped_since_ns: state.deletions_stopped, ..state.records.deletions.status() })
 }

@@ -49,7 +49,7 @@ pub fn get_storage_status(block: Option<u64>) -> StorageStatus {
 pub fn list_uploads() -> OpenUploads {
     read(|state| OpenUploads {
         block: state.chain.upload_progress(),
-        transactions: state.utxo.uploads.list(state.config.upload_expiry_secs),
+        transactions: state.records.utxo.uploads.list(state.config.upload_expiry_secs),
     })
 }
 

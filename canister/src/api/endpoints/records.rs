@@ -24,9 +24,9 @@ pub(super) fn noting<T, E: Debug + std::fmt::Display>(
     change: impl FnOnce(&mut State) -> Result<T, E>,
 ) -> Result<T, E> {
     let shown = |state: &State| {
-        let mut shown = named(state.utxo_pruner.shown());
-        shown.push(field("pending blob deletions", state.deletions.pending_count()));
-        shown.push(field("dead blob deletions", state.deletions.dead_count()));
+        let mut shown = named(state.records.pruner.shown());
+        shown.push(field("pending blob deletions", state.records.deletions.pending_count()));
+        shown.push(field("dead blob deletions", state.records.deletions.dead_count()));
         shown
     };
     state.noting(method, argument.to_string(), shown, change)
@@ -41,10 +41,10 @@ fn notifying<T: Debug>(
     message(|state| {
         daemon::watch(state);
         let by_operator = state.caller_is(Role::Operator);
-        match state.utxo_pruner.check_feeder(height, which, state.chain.state().head()) {
+        match state.records.pruner.check_feeder(height, which, state.chain.state().head()) {
             Err(_) if by_operator => noting(state, method, height, |state| notify(state, true)),
             Err(error) => {
-                state.utxo_pruner.note_refused(height, which, &error);
+                state.records.pruner.note_refused(height, which, &error);
                 Err(error)
             }
             Ok(()) => notify(state, by_operator),
@@ -54,18 +54,18 @@ fn notifying<T: Debug>(
 
 pub fn utxo_notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     notifying("utxo_notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
-        state.utxo_pruner.notify_persisted(height, by_operator)
+        state.records.pruner.notify_persisted(height, by_operator)
     })
 }
 
 pub fn utxo_notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
     notifying("utxo_notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
-        state.utxo_pruner.notify_block(height, mined_set, by_operator)
+        state.records.pruner.notify_block(height, mined_set, by_operator)
     })
 }
 
 pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState, height: Option<u32>) {
-    message(|state| state.utxo_pruner.set_assembly(assembly, height, &state.config.utxo));
+    message(|state| state.records.pruner.set_assembly(assembly, height, &state.config.utxo));
 }
 
 pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
@@ -76,7 +76,7 @@ pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
             }
             // Ticks, too, wait for the end of a rollback.
             if state.chain.state().rollback_to.is_some() {
-                return state.utxo_pruner.enqueue(height);
+                return state.records.pruner.enqueue(height);
             }
             let (pruner, mut records) = state.utxo_pruner();
             pruner.prune(height, &mut records)
@@ -87,20 +87,20 @@ pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
 pub fn utxo_set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     message(|state| {
         noting(state, "utxo_set_heights", format!("{heights:?}"), |state| {
-            state.utxo_pruner.set_heights(&heights, &state.config.utxo)
+            state.records.pruner.set_heights(&heights, &state.config.utxo)
         })
     })
 }
 
 pub fn utxo_cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    message(|state| noting(state, "utxo_cancel_prune_job", id, |state| state.utxo_pruner.cancel(id)))
+    message(|state| noting(state, "utxo_cancel_prune_job", id, |state| state.records.pruner.cancel(id)))
 }
 
 pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-    let shown = |state: &State| fields(&state.utxo_pruner.stored().settings);
+    let shown = |state: &State| fields(&state.records.pruner.stored().settings);
     message(|state| {
         state.noting("utxo_set_pruner_settings", format!("{change:?}"), shown, |state| {
-            state.utxo_pruner.set_settings(&change, &state.config.utxo)
+            state.records.pruner.set_settings(&change, &state.config.utxo)
         })
     })
 }
@@ -109,8 +109,8 @@ pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
     let argument = if aside { format!("{slot}") } else { format!("{slot}, look again") };
     mutate(|state| {
         noting(state, "utxo_set_aside", argument, |state| match aside {
-            true => state.utxo_pruner.set_aside(slot),
-            false => state.utxo_pruner.retry(slot),
+            true => state.records.pruner.set_aside(slot),
+            false => state.records.pruner.retry(slot),
         })
     })
 }
@@ -118,10 +118,10 @@ pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
 pub fn utxo_get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
         deletions_stopped_since_ns: state.deletions_stopped,
-        ..state.utxo_pruner.status(&state.config.utxo, &state.deletions)
+        ..state.records.pruner.status(&state.config.utxo, &state.records.deletions)
     })
 }
 
 pub fn utxo_list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
-    read(|state| state.utxo_pruner.jobs(cursor, limit))
+    read(|state| state.records.pruner.jobs(cursor, limit))
 }

@@ -96,18 +96,18 @@ pub fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
 pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (platform::caller(), platform::time_secs());
     mutate(|state| {
-        let begun = state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now);
+        let begun = state.records.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now);
         daemon::arm_uploads(state);
         begun
     })
 }
 
 pub fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
-    mutate(|state| state.utxo.uploads.put(&mut state.blobs, &arg, platform::caller(), platform::time_secs()))
+    mutate(|state| state.records.utxo.uploads.put(&mut state.blobs, &arg, platform::caller(), platform::time_secs()))
 }
 
 pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
-    mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
+    mutate(|state| state.records.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
 }
 
 pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
@@ -130,23 +130,23 @@ pub fn utxo_stop_applying() -> Option<UtxoApplying> {
 }
 
 pub fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
-    read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
+    read(|state| state.records.utxo.get(&arg).map_err(UtxoError::from))
 }
 
 pub fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| {
         let in_block = |number, at, len| bytes_of(&state.chain, &state.blobs, number, (at, len));
-        state.utxo.transaction(&state.blobs, &arg, in_block).map_err(UtxoError::from)
+        state.records.utxo.transaction(&state.blobs, &arg, in_block).map_err(UtxoError::from)
     })
 }
 
 pub fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {
     read(|state| {
-        let most = state.utxo_pruner.most_height();
-        state.utxo.spend_states(&arg.outpoints, arg.height, most).map_err(UtxoError::from)
+        let most = state.records.pruner.most_height();
+        state.records.utxo.spend_states(&arg.outpoints, arg.height, most).map_err(UtxoError::from)
     })
 }
 
 pub fn utxo_list_unmined(cursor: Option<UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoError> {
-    read(|state| state.utxo.unmined(cursor.as_ref(), limit).map_err(UtxoError::from))
+    read(|state| state.records.utxo.unmined(cursor.as_ref(), limit).map_err(UtxoError::from))
 }

@@ -214,7 +214,7 @@ impl Text {
 
     fn storage(&mut self, state: &State) -> io::Result<()> {
         let storage = storage::status(state);
-        let (rows, max_rows) = state.deletions.rows();
+        let (rows, max_rows) = state.records.deletions.rows();
         let all: [Plain; 12] = [
             ("coppice_stable_billed_bytes", "Bytes of stable memory that are billed.", storage.billed_bytes),
             ("coppice_stable_max_bytes", "Cap on the billed bytes.", storage.max_bytes),
@@ -290,8 +290,8 @@ impl Text {
     }
 
     fn pruner(&mut self, state: &State) -> io::Result<()> {
-        let pruner = state.utxo_pruner.status(&state.config.utxo, &state.deletions);
-        self.services(&[pruner.metrics, state.deletions.status().metrics].concat())?;
+        let pruner = state.records.pruner.status(&state.config.utxo, &state.records.deletions);
+        self.services(&[pruner.metrics, state.records.deletions.status().metrics].concat())?;
         // Metrics that the Candid replies do not contain.
         let all: [Plain; 3] = [
             (
@@ -312,11 +312,11 @@ impl Text {
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let help = "Blocks since the oldest UTXO record that is not deleted was due.";
-        let oldest = state.utxo_pruner.overdue(&state.utxo).map_or(0, |due| pruner.current_height - due);
+        let oldest = state.records.pruner.overdue(&state.records.utxo).map_or(0, |due| pruner.current_height - due);
         self.plain(("coppice_utxo_due_oldest_blocks", help, u64::from(oldest)))?;
         let help =
             "UTXO records that are due and not deleted, by the least blocks since then; 10,000 are 10,000 or more.";
-        let ages = state.utxo_pruner.due_by_age(&state.utxo);
+        let ages = state.records.pruner.due_by_age(&state.records.utxo);
         self.by(("coppice_utxo_due_records", help), "blocks", ages)
     }
 }
@@ -393,8 +393,8 @@ mod tests {
         crate::memory::forget();
         crate::state::init(None).unwrap();
         crate::state::read(|state| {
-            let mut all = state.utxo_pruner.status(&state.config.utxo, &state.deletions).metrics;
-            all.extend(state.deletions.status().metrics);
+            let mut all = state.records.pruner.status(&state.config.utxo, &state.records.deletions).metrics;
+            all.extend(state.records.deletions.status().metrics);
             let known = |name: &str| {
                 let of_sum = name.strip_suffix("_sum").or(name.strip_suffix("_count"));
                 SERVICES.iter().any(|(known, _)| [Some(name), of_sum].contains(&Some(known)))

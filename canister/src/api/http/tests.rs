@@ -153,11 +153,11 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("get_export_status", &state.exporters.status(&state.chain, state.config.require_export)),
             of("plan_prune", &state.pruner.plan(&state.chain, &state.blobs, &constraints, None)),
             of("get_prune_status", &state.pruner.status(&state.chain, &state.blobs, &constraints)),
-            of("utxo_get_pruner_status", &state.utxo_pruner.status(&state.config.utxo, &state.deletions)),
-            of("utxo_list_prune_jobs", &state.utxo_pruner.jobs(None, 0)),
-            of("get_pending_blob_deletions", &state.deletions.pending(u32::MAX, 0, None)),
-            of("list_blob_deletions", &state.deletions.list(&list)),
-            of("get_blob_deletion_status", &state.deletions.status()),
+            of("utxo_get_pruner_status", &state.records.pruner.status(&state.config.utxo, &state.records.deletions)),
+            of("utxo_list_prune_jobs", &state.records.pruner.jobs(None, 0)),
+            of("get_pending_blob_deletions", &state.records.deletions.pending(u32::MAX, 0, None)),
+            of("list_blob_deletions", &state.records.deletions.list(&list)),
+            of("get_blob_deletion_status", &state.records.deletions.status()),
             of("get_config", &state.config),
             of("get_tip_certificate", &certified::head(&state.chain)),
             of("list_roles", &state.roles.list()),
@@ -216,7 +216,7 @@ fn public_replies_do_not_reveal_the_balance() {
     // There is no memory yet for a row of the deletion queue.
     let schedule = || {
         let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Block };
-        mutate(|state| state.deletions.schedule(&(&name).into(), 1, platform::time_ns()))
+        mutate(|state| state.records.deletions.schedule(&(&name).into(), 1, platform::time_ns()))
     };
     let mut not_grown = 0;
     // Distinct digits that occur in no other number.
@@ -236,7 +236,7 @@ fn public_replies_do_not_reveal_the_balance() {
                 assert!(!answer.contains(&secret.to_string()[..6]), "{name}: {secret}: {answer}");
             }
         }
-        let status = read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions));
+        let status = read(|state| state.records.pruner.status(&state.config.utxo, &state.records.deletions));
         assert_eq!(status.blocked_by.map(|blocked| blocked.code).as_deref(), Some("LowCycles"));
         let said =
             format!("transaction {} cannot be preserved: cycles are missing: top up the canister", "00".repeat(32));

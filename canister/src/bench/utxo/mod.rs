@@ -98,7 +98,7 @@ thread_local! {
 fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
     let body = Body::Whole(&tx.raw);
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body };
-    said(state.utxo.create_from(&mut state.blobs, draft, &item.into(), call)).map(drop)
+    said(state.records.utxo.create_from(&mut state.blobs, draft, &item.into(), call)).map(drop)
 }
 
 /// The same of a transaction whose bytes lie outside.
@@ -106,9 +106,9 @@ fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: 
     let blob_key = ByteBuf::from(tx.parsed.txid);
     let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::Outside(&store) };
-    said(state.utxo.create_from(&mut state.blobs, draft, &item.into(), call))?;
-    said(state.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;
-    state.deletions.hold(&Name::from(&store), &tx.parsed.txid);
+    said(state.records.utxo.create_from(&mut state.blobs, draft, &item.into(), call))?;
+    said(state.records.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;
+    state.records.deletions.hold(&Name::from(&store), &tx.parsed.txid);
     Ok(())
 }
 
@@ -144,7 +144,7 @@ fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
 fn bench_utxo_bytes(side: Side) -> Result<u64, String> {
     let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench(at).size()).sum();
     Ok(match side {
-        Side::Coppice => read(|state| state.utxo.used_bytes()),
+        Side::Coppice => read(|state| state.records.utxo.used_bytes()),
         Side::Records => of_peer(records::MEMORIES),
         Side::Rows => of_peer(rows::MEMORIES),
     })
@@ -206,7 +206,7 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
         let call =
             Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT, missing: MissingParents::Refuse };
         for (tx, item) in transactions.iter().zip(&prepared.items) {
-            let store: &mut UtxoStore = &mut state.utxo;
+            let store: &mut UtxoStore = &mut state.records.utxo;
             match op {
                 "create" => insert(state, tx, item, &call)?,
                 "create_raw" => {

@@ -38,7 +38,7 @@ fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Tran
 
 /// Settings with which a tick does everything that is due.
 fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), String> {
-    state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
+    state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
     let change = UtxoPrunerSettingsChange {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(old_from)),
         utxo_chunk_group_limit: Some(10_000),
@@ -47,20 +47,20 @@ fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), Str
     };
     // An unmined record may stay young for longer than its parents are kept.
     let exempt = UtxoSettings { block_height_retention: 0, ..UtxoSettings::default() };
-    said(state.utxo_pruner.set_settings(&change, &exempt)).map(drop)
+    said(state.records.pruner.set_settings(&change, &exempt)).map(drop)
 }
 
 fn tick(state: &mut State) -> UtxoPruneCounts {
     let (pruner, mut records) = state.utxo_pruner();
     pruner.tick(&mut records, false);
-    state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals
+    state.records.pruner.status(&state.config.utxo, &state.records.deletions).totals
 }
 
 /// Runs a job to its end: all unmined records are examined once.
 fn full_pass(state: &mut State, old_from: u32, height: u32) -> Result<(), String> {
     set_up(state, old_from, 2 * TICK)?;
-    said(state.utxo_pruner.notify_block(height, true, false))?;
-    while state.utxo_pruner.interval_secs().is_some() {
+    said(state.records.pruner.notify_block(height, true, false))?;
+    while state.records.pruner.interval_secs().is_some() {
         tick(state);
     }
     Ok(())
@@ -69,7 +69,7 @@ fn full_pass(state: &mut State, old_from: u32, height: u32) -> Result<(), String
 /// Examines all unmined records, and notifies the next block.
 fn nothing_new(state: &mut State) -> Result<(), String> {
     full_pass(state, 1, HEIGHT + RETENTION)?;
-    said(state.utxo_pruner.notify_block(HEIGHT + RETENTION + 1, true, false)).map(drop)
+    said(state.records.pruner.notify_block(HEIGHT + RETENTION + 1, true, false)).map(drop)
 }
 
 /// Makes transactions that are due, and parents of theirs that are not.
@@ -121,7 +121,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
             // One block before the records are due, so that the measured run examines no unmined record.
             full_pass(state, YOUNG, HEIGHT + RETENTION - 1)?;
             set_up(state, YOUNG, instructions)?;
-            said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
+            said(state.records.pruner.notify_block(HEIGHT + RETENTION, true, false))?;
             if job {
                 tick(state);
             }
@@ -153,8 +153,8 @@ fn make_due(
     };
     let spends = vec![spend(0), spend(1)];
     let spends = TransactionSpends { spender: child.parsed.txid.into(), spends };
-    said(state.utxo.spend(&spends, call))?;
-    said(state.utxo.spend(&child.spends, call)).map(drop)
+    said(state.records.utxo.spend(&spends, call))?;
+    said(state.records.utxo.spend(&child.spends, call)).map(drop)
 }
 
 /// Prunes, and answers the average instructions of a record; of `prune_tick`, its share of a tick of a billion.
@@ -169,7 +169,7 @@ fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
             }
             return Ok((instructions() - start) / deleted);
         }
-        let before = mutate(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions).totals);
+        let before = mutate(|state| state.records.pruner.status(&state.config.utxo, &state.records.deletions).totals);
         let start = instructions().max(start);
         let counts = mutate(tick);
         let took = instructions() - start;

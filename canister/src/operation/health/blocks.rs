@@ -89,7 +89,7 @@ fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due
 
 /// Adds the reason why applying stands to a finding, if applying holds pruning.
 pub(super) fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
-    match state.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
+    match state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
         None => found,
         Some(stop) => {
             let message = format!("{}; applying has stopped at {}", found.message, stop.text);
@@ -100,7 +100,7 @@ pub(super) fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Find
 
 /// Returns a finding if a transaction of the next block cannot be applied.
 pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
-    let stop = state.applier.stop.as_ref()?;
+    let stop = state.records.applier.stop.as_ref()?;
     let message = format!("applying has stopped at {}", stop.text);
     Some(Finding { since: Some(stop.since_ns), ..finding(ProblemCode::ApplyingStopped, message) })
 }
@@ -108,14 +108,14 @@ pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
 /// Returns findings about a rollback that waits for memory, and about records that are missing after a rollback or a replay.
 pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
     let mut found = Vec::new();
-    let rollback = state.chain.state().rollback_to.zip(state.applier.waits.as_ref());
+    let rollback = state.chain.state().rollback_to.zip(state.records.applier.waits.as_ref());
     if let Some((to, Waits { since_ns, number, why, .. })) = rollback {
         let message = format!(
             "the rollback to block {to} waits: block {number} cannot be taken back from the UTXO records: {why}"
         );
         found.push(Finding { since: Some(*since_ns), ..finding(ProblemCode::RollbackWaits, message) });
     }
-    let (pruned, lost) = state.applier.counted();
+    let (pruned, lost) = state.records.applier.counted();
     let of = |counted: Counted| (many(counted.transactions, "transaction"), counted.block);
     if lost.transactions > 0 {
         let (count, block) = of(lost);

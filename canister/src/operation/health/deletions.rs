@@ -13,12 +13,12 @@ const IDLE_SECS: u64 = 3_600;
 
 /// Returns the height up to which workers may take external blobs, or `None` if there is none yet.
 pub fn blobs_due(state: &State) -> Option<u32> {
-    state.utxo_pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0)
+    state.records.pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0)
 }
 
 /// Returns a finding if a worker has its maximum number of leases and completes none while rows wait.
 pub(super) fn idle_holder(state: &State) -> Option<Finding> {
-    let (holder, since) = state.deletions.idle_holder()?;
+    let (holder, since) = state.records.deletions.idle_holder()?;
     let secs = since / 1_000_000_000;
     if platform::time_secs().saturating_sub(secs) <= IDLE_SECS {
         return None;
@@ -31,14 +31,14 @@ pub(super) fn idle_holder(state: &State) -> Option<Finding> {
 /// Returns a finding about store types with a blob that has been due for too long, whether its row waits, is leased or backs off.
 pub(super) fn overdue(state: &State) -> Option<Finding> {
     let now = platform::time_secs();
-    let since = |store| Some((store, state.deletions.due_since(store)?));
+    let since = |store| Some((store, state.records.deletions.due_since(store)?));
     let overdue: Vec<(StoreType, u64)> = StoreType::ALL
         .into_iter()
         .filter_map(since)
         .filter(|(_, secs)| now.saturating_sub(*secs) > PATIENCE_SECS)
         .collect();
     let first = overdue.iter().map(|(_, secs)| *secs).min()?;
-    let status = state.deletions.status();
+    let status = state.records.deletions.status();
     let stores = overdue.iter().map(|(store, secs)| {
         let StoreDeletions { waiting, leased, backing_off, .. } = status.stores[*store as usize];
         let age = duration(now - secs);

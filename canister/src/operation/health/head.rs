@@ -86,7 +86,7 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
 
 /// Returns a finding about the upload of a transaction that is idle and does not expire yet.
 pub(super) fn stuck_transaction(state: &State) -> Option<Finding> {
-    let touched = state.utxo.uploads.touched().filter(|&touched| stays(state, touched) && is_long(touched))?;
+    let touched = state.records.utxo.uploads.touched().filter(|&touched| stays(state, touched) && is_long(touched))?;
     let message = idle(state, touched, "the upload of a transaction");
     Some(finding(ProblemCode::TransactionUploadStuck, message).since_secs(Some(touched)))
 }

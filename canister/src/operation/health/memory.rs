@@ -39,14 +39,14 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
 /// because a small cap may be intended.
 pub(super) fn records(state: &State) -> Option<Finding> {
     let (kept, cap) = (state.blobs.arena().touched_bytes(), state.blobs.arena().quota());
-    let (rows, most_rows) = state.deletions.rows();
+    let (rows, most_rows) = state.records.deletions.rows();
     let left = cap.saturating_sub(kept);
     let rows_left = most_rows.saturating_sub(rows);
     // Only near a cap, because each sample calls this and reading the slots' statistics takes 5,000 instructions.
     if left >= (cap / LEFT).max(4 * FREE) && (rows == 0 || rows_left > 0 && rows_left >= most_rows / LEFT) {
         return None;
     }
-    let storage = state.utxo.storage();
+    let storage = state.records.utxo.storage();
     let free = storage.reusable_bytes;
     let any = storage.records > 0 || rows > 0;
     let memory = |what: &str| {

@@ -142,7 +142,7 @@ pub fn transaction(state: &State, id: &str) -> Answer {
     let title = "Transaction";
     let location = state.chain.location(&state.blobs, &bytes_of);
     let get = UtxoGet { txid: bytes_of.clone().into(), first: 0, limit: 0, extra_pages_cursor: None };
-    let utxo = state.utxo.get(&get).ok();
+    let utxo = state.records.utxo.get(&get).ok();
     if let (Err(why), None) = (&location, &utxo) {
         return refused(title, why);
     }

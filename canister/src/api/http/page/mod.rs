@@ -272,7 +272,7 @@ impl View<'_> {
     }
 
     fn jobs(&self) -> Markup {
-        let jobs = self.state.utxo_pruner.jobs(None, JOBS).jobs;
+        let jobs = self.state.records.pruner.jobs(None, JOBS).jobs;
         let pruner = &self.pruner;
         html! {
             section.card {
@@ -402,8 +402,8 @@ pub fn answer(state: &State, parameters: &Parameters) -> Answer {
         prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
         storage: storage::status(state),
         export: state.exporters.status(&state.chain, state.config.require_export),
-        pruner: state.utxo_pruner.status(&state.config.utxo, &state.deletions),
-        queue: state.deletions.status(),
+        pruner: state.records.pruner.status(&state.config.utxo, &state.records.deletions),
+        queue: state.records.deletions.status(),
     };
     Answer::new(200, "text/html; charset=utf-8", page(&view, refresh).into_string())
 }

@@ -79,7 +79,8 @@ fn a_transaction_with_a_utxo_record_shows_it() {
         is_new: false,
     };
     mutate(|state| {
-        let State { utxo, blobs, config, .. } = state;
+        let State { records, blobs, config, .. } = state;
+        let utxo = &mut records.utxo;
         let call =
             Call { height: 900, now_ns: 1, settings: &config.utxo, most: u32::MAX, missing: MissingParents::Refuse };
         utxo.create(blobs, &item, &mut Ahead::default(), &call).unwrap();
@@ -141,6 +142,6 @@ fn the_page_has_the_parts_that_are_used() {
     mutate(|state| state.utxo_pruner().0.notify_block(10, false, false)).unwrap();
     assert!(has("<h3>UTXO records</h3>") && !has("<h3>External blobs</h3>"));
     let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Block };
-    mutate(|state| state.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
+    mutate(|state| state.records.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
     assert!(has("<h3>External blobs</h3>"));
 }
