@@ -33,7 +33,11 @@ fn busier() {
                 file_type: "tx".into(),
                 store_type: StoreType::ALL[0],
             };
-            state.records.deletions.schedule(&coppice_records::deletion::Name::from(&name), 5 + nth as u32, now).unwrap();
+            state
+                .records
+                .deletions
+                .schedule(&coppice_records::deletion::Name::from(&name), 5 + nth as u32, now)
+                .unwrap();
         }
     });
 }

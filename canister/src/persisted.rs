@@ -49,7 +49,11 @@ pub fn busy() {
         state.pruner.set_policy(policy::changed(&PrunePolicy::default(), &arg, &state.config).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
         let begin = BeginTransaction { txid: [5; 32].into(), length: 3 << 20, chunk_size: 1 << 20 };
-        state.records.utxo.begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs()).unwrap();
+        state
+            .records
+            .utxo
+            .begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs())
+            .unwrap();
     });
     records();
 }

@@ -78,7 +78,7 @@ impl Item for UtxoCreate {
             TransactionSource::Outputs(PartialTransaction { outputs, .. }) => {
                 outputs.iter().fold(SMALL, |sum, output| sum + OUTPUT + Size::of(&output.script))
             }
-            TransactionSource::Outside(OutsideTransaction { store, inputs, utxo_hashes, .. }) => {
+            TransactionSource::External(ExternalTransaction { store, inputs, utxo_hashes, .. }) => {
                 OUTSIDE + Size::of(&store.blob_key) + OUTPOINT.times(inputs.len()) + HASH.times(utxo_hashes.len())
             }
         };
@@ -297,7 +297,7 @@ mod tests {
             file_type: FileType::Outputs,
             store_type: StoreType::PeerRegistry,
         };
-        let outside = OutsideTransaction {
+        let outside = ExternalTransaction {
             txid: hash(),
             store,
             coinbase: true,
@@ -312,7 +312,7 @@ mod tests {
             TransactionSource::Raw(ByteBuf::from(vec![1; 70_000])),
             TransactionSource::Uploaded(hash()),
             TransactionSource::Outputs(partial),
-            TransactionSource::Outside(outside),
+            TransactionSource::External(outside),
         ] {
             let record = UtxoCreate {
                 source,
@@ -363,7 +363,7 @@ mod tests {
         };
         let outside = |inputs, hashes| {
             let (file_type, store_type) = (FileType::Outputs, StoreType::PeerRegistry);
-            TransactionSource::Outside(OutsideTransaction {
+            TransactionSource::External(ExternalTransaction {
                 txid: Txid::from([0; 32]),
                 store: ExternalStore { blob_key: ByteBuf::from([1; 32]), file_type, store_type },
                 coinbase: true,

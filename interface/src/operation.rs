@@ -95,7 +95,7 @@ settings! {
 /// Bytes of a Wasm page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
 /// Seconds between two firings of the safety timer for blocks, which fires even if nothing is due.
-pub const NET_SECS: u64 = 600;
+pub const SAFETY_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
 pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
 /// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
@@ -104,8 +104,8 @@ pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 /// Returns the most cycles that firings of the timer for blocks take in `secs` seconds on a subnet of `nodes` nodes:
 /// those of the safety timer, and one in each interval of the policy.
 pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 {
-    let armed = if timer_interval_secs < NET_SECS { secs / timer_interval_secs.max(1) } else { 0 };
-    u128::from(secs / NET_SECS + armed) * FIRING_CYCLES * u128::from(nodes) / 13
+    let armed = if timer_interval_secs < SAFETY_SECS { secs / timer_interval_secs.max(1) } else { 0 };
+    u128::from(secs / SAFETY_SECS + armed) * FIRING_CYCLES * u128::from(nodes) / 13
 }
 
 /// Liquid cycles below which the platform refuses an upgrade on a subnet of 13 nodes: 300 G that it sets aside for the

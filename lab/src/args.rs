@@ -27,7 +27,7 @@ pub struct DemoArgs {
     /// With --utxo: keep transactions of three or more outputs outside the canister, in a directory; a blob worker deletes their files
     /// after their records were pruned
     #[arg(long, requires = "utxo")]
-    pub outside: bool,
+    pub external: bool,
     /// Blocks to append [default: 600, with --utxo 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(MIN_BLOCKS..=700_000))]
     pub blocks: Option<u64>,

@@ -84,8 +84,8 @@ mod tests {
         for (args, ok) in [
             (&["demo", "--blocks", "100"][..], false),
             (&["demo", "--retain-blocks", "0"], false),
-            (&["demo", "--utxo", "--outside"], true),
-            (&["demo", "--outside"], false),
+            (&["demo", "--utxo", "--external"], true),
+            (&["demo", "--external"], false),
             (&["serve", "--blk", "a", "b", "--utxo", "--retain-blocks", "9"], true),
             (&["serve", "--blk", "a", "--seed", "2"], false),
             (&["serve", "--allow", "aaaaa-aa"], false),

@@ -46,13 +46,13 @@ pub struct NewRecord {
     /// True for a double spend.
     pub conflicting: bool,
     /// The description of a transaction whose bytes are kept outside the canister.
-    pub outside: Option<Box<OutsideTransaction>>,
+    pub external: Option<Box<ExternalTransaction>>,
 }
 
 impl NewRecord {
     /// Returns whether the record is too long for a batch.
     pub fn is_long(&self) -> bool {
-        self.outside.is_none() && self.bytes.len() > MAX_RECORD
+        self.external.is_none() && self.bytes.len() > MAX_RECORD
     }
 
     fn item(&self, source: TransactionSource) -> UtxoCreate {
@@ -101,8 +101,8 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
             continue;
         }
         let item = |record: &NewRecord| {
-            let source = match &record.outside {
-                Some(outside) => TransactionSource::Outside((**outside).clone()),
+            let source = match &record.external {
+                Some(external) => TransactionSource::External((**external).clone()),
                 None => TransactionSource::Raw(ByteBuf::from(record.bytes.as_slice())),
             };
             record.item(source)

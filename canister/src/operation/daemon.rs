@@ -3,7 +3,7 @@
 //! | timer | kind | armed |
 //! |---|---|---|
 //! | blocks | one-shot | by work that is due or left |
-//! | safety timer (`Net`) | every ten minutes | always, because a one-shot that traps is lost and an interval timer is not |
+//! | safety timer | every ten minutes | always, because a one-shot that traps is lost and an interval timer is not |
 //! | UTXO records | interval, so that each step has its own message | while there is a job |
 //! | deletion queue | one-shot | while there is a lease, or a row that backs off |
 //! | growth | one-shot | by memory that a tick for records needs |
@@ -31,7 +31,7 @@ use crate::platform::{self};
 use crate::state::clock::{Clock, QUEUE_SECS};
 use crate::state::{State, mutate};
 use crate::{logs, memory};
-use coppice_interface::{HeldBy, NET_SECS};
+use coppice_interface::{HeldBy, SAFETY_SECS};
 use coppice_storage::{Growth, NS};
 use std::mem::replace;
 
@@ -41,15 +41,15 @@ const GROWTH_SECS: u64 = 600;
 /// Starts the safety timer and arms the block timer within one interval. The hooks of installation and upgrade call it.
 pub fn arm(state: &mut State) {
     cycles::set_pause(None);
-    arm_net(state);
+    arm_safety(state);
     arm_soon(state);
     key::arm(state, 0);
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
 
-fn arm_net(state: &mut State) {
-    Timer::Net.every(NET_SECS, || mutate(tick_net));
-    state.clock.net_at = platform::time_ns() + NET_SECS * NS;
+fn arm_safety(state: &mut State) {
+    Timer::Safety.every(SAFETY_SECS, || mutate(tick_safety));
+    state.clock.safety_at = platform::time_ns() + SAFETY_SECS * NS;
     cycles::learn();
 }
 
@@ -68,7 +68,7 @@ fn judge(state: &mut State, set_aside: u128) {
     let pause = if !cycles::pay_timers(liquid) {
         Some(Pause::UntilACall)
     } else if liquid < state.config.min_liquid_cycles {
-        Some(Pause::UntilTheNet)
+        Some(Pause::UntilSafety)
     } else {
         None
     };
@@ -82,7 +82,7 @@ fn judge(state: &mut State, set_aside: u128) {
 fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) {
     match pause {
         None => logs::info("daemon: cycles suffice again: all timers run"),
-        Some(Pause::UntilTheNet) => {
+        Some(Pause::UntilSafety) => {
             logs::error("daemon: liquid cycles are below min_liquid_cycles: only the ten-minute timer runs")
         }
         Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: no timer runs"),
@@ -94,10 +94,10 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
         (state.clock.blocks_at, state.clock.due, state.clock.deletions_at) = (None, None, None);
     }
     if pause == Some(Pause::UntilACall) {
-        Timer::Net.cancel();
-        state.clock.net_at = u64::MAX;
+        Timer::Safety.cancel();
+        state.clock.safety_at = u64::MAX;
     } else if before == Some(Pause::UntilACall) {
-        arm_net(state);
+        arm_safety(state);
     }
     arm_soon(state);
     key::arm(state, 0);
@@ -132,21 +132,21 @@ fn arm_soon(state: &mut State) {
 /// the block timer instead.
 pub fn arm_at(state: &mut State, at: u64) {
     let now = platform::time_ns();
-    let net = state.clock.next_net(now);
+    let safety = state.clock.next_safety(now);
     // A newly armed tick is not overdue, whatever its nominal time.
-    let at = if cycles::pause().is_none() { at.max(now) } else { at.max(net) };
-    if at < net && state.blocks_armed(now).is_none_or(|armed| at < armed) {
+    let at = if cycles::pause().is_none() { at.max(now) } else { at.max(safety) };
+    if at < safety && state.blocks_armed(now).is_none_or(|armed| at < armed) {
         let before = state.clock.blocks_at.replace(at);
         state.clock.note_due(at);
         Timer::Blocks.once(at - now, before.is_some_and(|before| before > now), move || {
             mutate(|state| tick(state, Timer::Blocks, at));
         });
     }
-    if at >= net && at < u64::MAX {
+    if at >= safety && at < u64::MAX {
         // A firing of the safety timer does the work, at most one interval after `at`.
-        state.clock.note_due(at.saturating_add(NET_SECS * NS));
+        state.clock.note_due(at.saturating_add(SAFETY_SECS * NS));
     }
-    let next = state.blocks_armed(now).map_or(net, |armed| armed.min(net));
+    let next = state.blocks_armed(now).map_or(safety, |armed| armed.min(safety));
     state.pruner.next_tick_ns = next;
 }
 
@@ -246,13 +246,13 @@ fn fire(state: &mut State, timer: Timer, work: impl FnOnce(&mut State)) {
 
 /// Does the work of a firing of the safety timer. `ic-cdk-timers` skips some of many missed intervals and counts the next interval from the
 /// last firing, so the next firing is at most one interval from now.
-fn tick_net(state: &mut State) {
+fn tick_safety(state: &mut State) {
     let now = platform::time_ns();
-    let planned = replace(&mut state.clock.net_at, now + NET_SECS * NS);
+    let planned = replace(&mut state.clock.safety_at, now + SAFETY_SECS * NS);
     cycles::learn();
     key::arm(state, 0);
     // Firings between `planned` and now trapped or were missed.
-    tick(state, Timer::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
+    tick(state, Timer::Safety, planned + now.saturating_sub(planned) / (SAFETY_SECS * NS) * (SAFETY_SECS * NS));
 }
 
 /// Does the work of a firing for blocks, which was to fire at `at`: drops expired uploads, or does one bounded run if one is due; then arms

@@ -17,7 +17,7 @@ const CALLS: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// Until a firing of the safety timer, or a call, finds more liquid cycles than `min_liquid_cycles`.
-    UntilTheNet,
+    UntilSafety,
     /// Until a call finds cycles for timers: the safety timer is paused too.
     UntilACall,
 }
@@ -167,7 +167,7 @@ mod tests {
         assert!(in_three(5 * a_call) && !in_three(5 * a_call - 1));
         native::with(|world| world.liquid_cycles = 5 * a_call);
         assert!(are_low(5 * a_call + 1) && !are_low(5 * a_call));
-        set_pause(Some(Pause::UntilTheNet));
+        set_pause(Some(Pause::UntilSafety));
         assert!(are_low(0));
         set_pause(None);
         native::with(|world| world.liquid_cycles = 3 * a_call - 1);

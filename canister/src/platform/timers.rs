@@ -12,7 +12,7 @@ use std::{cell::Cell, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// The safety timer, every ten minutes.
-    Net,
+    Safety,
     /// The one-shot for blocks.
     Blocks,
     /// The one-shot that grows memory.

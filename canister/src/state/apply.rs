@@ -15,9 +15,10 @@ const MOST_IDS: u32 = 20;
 
 impl State {
     pub(super) fn shown_applying(&self) -> Fields {
-        let shown = self.records.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
-            format!("from block {base} to block {next}, transaction {transactions}")
-        });
+        let shown =
+            self.records.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
+                format!("from block {base} to block {next}, transaction {transactions}")
+            });
         vec![field("applied", shown), field("missing parents", self.records.applier.missing())]
     }
 

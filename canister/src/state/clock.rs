@@ -4,7 +4,7 @@
 
 use super::State;
 use crate::platform::timers::Timer;
-use coppice_interface::NET_SECS;
+use coppice_interface::SAFETY_SECS;
 use coppice_storage::NS;
 
 /// Seconds that a timer may wait in the queue of a busy subnet.
@@ -12,7 +12,7 @@ pub const QUEUE_SECS: u64 = 10;
 /// Seconds after which the calls of timers that fired together are done.
 const ROUNDS_SECS: u64 = 2;
 /// Timers whose work reads the balance, in the order in which `health` reports an overdue one.
-const FIRING: [Timer; 4] = [Timer::Blocks, Timer::Net, Timer::Records, Timer::Deletions];
+const FIRING: [Timer; 4] = [Timer::Blocks, Timer::Safety, Timer::Records, Timer::Deletions];
 
 /// Times of the timers, and what was logged about them.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Clock {
     /// When the one-shot for blocks fires; `None` if it is not armed.
     pub blocks_at: Option<u64>,
     /// When the safety timer (every ten minutes) fires next, or somewhat later; 0 before it is armed, `u64::MAX` while it is cancelled.
-    pub net_at: u64,
+    pub safety_at: u64,
     /// Seconds between two firings of the timer for records; `None` if it does not run.
     pub records_every: Option<u64>,
     /// When the one-shot for the deletion queue fires; `None` if it is not armed.
@@ -49,8 +49,8 @@ impl Clock {
 
     /// Latest time of the safety timer's next firing. A firing that is already due waits for its message or has trapped, so the one after
     /// it counts.
-    pub fn next_net(&self, now: u64) -> u64 {
-        if self.net_at > now { self.net_at } else { now + NET_SECS * NS }
+    pub fn next_safety(&self, now: u64) -> u64 {
+        if self.safety_at > now { self.safety_at } else { now + SAFETY_SECS * NS }
     }
 }
 
@@ -59,7 +59,7 @@ impl State {
     fn timer_due(&self, timer: Timer) -> Option<u64> {
         match timer {
             Timer::Blocks => self.clock.blocks_at,
-            Timer::Net => Some(self.clock.net_at).filter(|&at| at > 0),
+            Timer::Safety => Some(self.clock.safety_at).filter(|&at| at > 0),
             Timer::Records => self.clock.records_every.map(|_| self.records.pruner.next_tick_ns),
             Timer::Deletions => self.clock.deletions_at,
             Timer::Growth | Timer::Key => None,
@@ -80,7 +80,7 @@ impl State {
     pub fn overdue(&self, now: u64) -> Option<(Timer, u64)> {
         let slack_secs = |timer| match timer {
             Timer::Blocks => self.overdue_secs(),
-            Timer::Net => NET_SECS,
+            Timer::Safety => SAFETY_SECS,
             Timer::Records => self.clock.records_every.unwrap_or_default(),
             Timer::Deletions | Timer::Growth | Timer::Key => QUEUE_SECS,
         };

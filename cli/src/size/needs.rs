@@ -4,8 +4,8 @@ use super::memory;
 use super::workload::Workload;
 use crate::feed;
 use coppice_interface::{
-    BLOCK_BYTES, Config, FIRING_CYCLES, NET_SECS, PrunePolicy, REFERENCE_BYTES, UPGRADE_CYCLES, cycles_of_a_snapshot,
-    cycles_of_ticks,
+    BLOCK_BYTES, Config, FIRING_CYCLES, PrunePolicy, REFERENCE_BYTES, SAFETY_SECS, UPGRADE_CYCLES,
+    cycles_of_a_snapshot, cycles_of_ticks,
 };
 use serde::Serialize;
 
@@ -235,13 +235,13 @@ impl Workload {
 /// but at most one per timer interval; and those of sweeps, each of which drops as many entries as a tick may.
 pub(super) fn firings_a_second(workload: &Workload) -> f64 {
     let interval = workload.interval_secs();
-    let net = 1.0 / NET_SECS as f64;
+    let safety = 1.0 / SAFETY_SECS as f64;
     let armed = match workload.timer_interval_secs {
-        NET_SECS.. => 0.0,
+        SAFETY_SECS.. => 0.0,
         secs if secs as f64 > interval => 1.0 / secs as f64,
         _ => 2.0 / interval,
     };
-    net + armed + (workload.transactions + workload.keys) as f64 / interval / max_ops()
+    safety + armed + (workload.transactions + workload.keys) as f64 / interval / max_ops()
 }
 
 /// Ops per second that pruning takes: 1 per block, 2 per freed blob, 1 per reference.

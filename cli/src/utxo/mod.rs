@@ -199,7 +199,7 @@ impl Replay {
             from,
             next,
             leave_out: leave_out.iter().copied().collect(),
-            missing_parents: starts_midway.then_some(MissingParents::PassOver),
+            missing_parents: starts_midway.then_some(MissingParents::Skip),
             coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
             height: 0,
             created: 0,

@@ -75,7 +75,7 @@ impl Applied<'_> {
             }),
             UtxoApplyReason::MissingParent => format!(
                 "if the records begin in the middle of the chain, an operator lets such inputs pass: {}",
-                self.applying("opt variant { PassOver }", false)
+                self.applying("opt variant { Skip }", false)
             ),
             UtxoApplyReason::Spend(UtxoSpendError::CoinbaseImmature { spendable_at }) => self.immature(*spendable_at),
             UtxoApplyReason::Spend(UtxoSpendError::Spent { by }) => format!(

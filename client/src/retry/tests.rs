@@ -364,7 +364,7 @@ fn classes_of_record_errors() {
                 UtxoError::BadHeight(BadHeight::TooHigh { most: 0 }),
                 UtxoError::BadArgument(BadArgument { field, why }),
                 UtxoError::TooLarge { what: text(), limit: 0 },
-                UtxoError::Outside(store),
+                UtxoError::External(store),
                 UtxoError::NotKept,
                 UtxoError::TooMuchWork,
                 UtxoError::Corrupt { why: text() },

@@ -12,9 +12,9 @@ use thiserror::Error;
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum MissingParents {
-    /// Pass over the input and count it: for a store that starts in the middle of a chain. `utxo_process_conflicting`
-    /// passes over such inputs of a winner, too.
-    PassOver,
+    /// Skip the input and count it: for a store that starts in the middle of a chain. `utxo_process_conflicting` skips
+    /// such inputs of a winner, too.
+    Skip,
     /// Stop at the transaction.
     #[default]
     Refuse,
@@ -23,7 +23,7 @@ pub enum MissingParents {
 impl std::fmt::Display for MissingParents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::PassOver => "PassOver",
+            Self::Skip => "Skip",
             Self::Refuse => "Refuse",
         })
     }
@@ -49,7 +49,7 @@ pub struct UtxoApplyBlock {
     /// log has each skip, of more than 100 by one caller in an hour the first and the last ones. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
     /// and the spends that earlier calls made.
     pub skip: Option<Txid>,
-    /// Passes over the rest of the block if the bytes of its body do not lead to the next transaction (`BadBody`,
+    /// Skips the rest of the block if the bytes of its body do not lead to the next transaction (`BadBody`,
     /// `Corrupt`). An operator sets it. The positions and the first ids are written to the audit log.
     pub skip_rest: bool,
 }
@@ -70,7 +70,7 @@ pub struct UtxoApplied {
     pub existed: u32,
     /// Outputs that were spent, without those that their inputs held already.
     pub spent: u32,
-    /// Inputs that were passed over, because their parents have no record.
+    /// Inputs that were skipped, because their parents have no record.
     pub missing_parents: u32,
     /// Transactions for which `utxo_create` would return `Pruned`; they count as applied.
     pub pruned: u32,
@@ -214,7 +214,7 @@ pub enum UtxoApplyError {
     #[error(transparent)]
     BadHeight(#[from] BadHeight),
     /// The body is not an 80-byte header, a VarInt count and the transactions of the index segment, in its order; or a
-    /// message does not reach the end of a transaction. `skip_rest` passes over the rest of the block.
+    /// message does not reach the end of a transaction. `skip_rest` skips the rest of the block.
     #[error("block body, transaction {transaction}, byte {at}: {why}")]
     BadBody {
         /// The position of the transaction, from 0.

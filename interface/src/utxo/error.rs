@@ -187,7 +187,7 @@ pub enum UtxoError {
         limit: u64,
     },
     /// The transaction's bytes are in this external blob.
-    Outside(ExternalStore),
+    External(ExternalStore),
     /// The transaction's bytes were in a block that is no longer kept.
     NotKept,
     /// The transaction leaves the block that has its bytes, and `max_external_bytes` leaves no room for them.
@@ -346,8 +346,8 @@ pub enum UtxoRefusal {
     #[error("no complete upload of this transaction: upload it first")]
     NoUpload,
     /// The transaction's bytes are in this external blob.
-    #[error("the bytes are kept outside the canister")]
-    Outside(ExternalStore),
+    #[error("the bytes are in an external blob")]
+    External(ExternalStore),
     /// No kept block has the transaction, or the block that had its bytes is no longer kept.
     #[error("no kept block has the transaction")]
     NotKept,
@@ -492,7 +492,7 @@ part! {
         BadHeight(height),
         BadArgument(argument),
         TooLarge { what, limit },
-        Outside(store),
+        External(store),
         NotKept,
         ExternalFull { limit },
         TooMuchWork,

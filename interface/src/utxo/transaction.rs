@@ -63,7 +63,7 @@ pub enum TransactionSource {
     /// Only outputs of the transaction, all or some: stored as `.outputs`.
     Outputs(PartialTransaction),
     /// The transaction's bytes are in an external blob.
-    Outside(OutsideTransaction),
+    External(ExternalTransaction),
     /// A transaction in the body of a kept block.
     Kept(KeptTransaction),
 }
@@ -108,7 +108,7 @@ pub struct PartialOutput {
 /// fields.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct OutsideTransaction {
+pub struct ExternalTransaction {
     /// The transaction's id.
     pub txid: Txid,
     /// The place of the transaction's bytes.
@@ -250,7 +250,7 @@ pub enum TransactionPlace {
         parts: Vec<BlobPtr>,
     },
     /// The bytes are in an external blob.
-    Outside(ExternalStore),
+    External(ExternalStore),
     /// The bytes are in the body of a block, as long as the block is kept (the setting `copy_applied_transactions` was
     /// off).
     Block {

@@ -39,7 +39,7 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
                 bench.host.restore(&from);
                 rows.extend(bench.rows(|bench| without_lease(bench, n))?);
                 bench.host.restore(&from);
-                utxo::make_outside(&bench, ROWS)?;
+                utxo::make_external(&bench, ROWS)?;
                 rows.extend(bench.rows(|bench| records(bench, n))?);
             }
             if n == NUMBERS[1] {

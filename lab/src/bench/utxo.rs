@@ -215,7 +215,7 @@ fn apply_block(bench: &Bench) -> Result<Execution> {
     let mut last = None;
     for (number, transactions) in (0..).zip([parents, children]) {
         bench.update::<Result<(), AppendError>>("append_block", Encode!(&block_of(number, &transactions))?)?.0?;
-        let missing_parents = Some(MissingParents::PassOver);
+        let missing_parents = Some(MissingParents::Skip);
         let hash = block_of(number, &transactions).hash;
         let height = 1 + number as u32;
         let arg = UtxoApplyBlock { number, hash, height, block_id: 1, missing_parents, skip: None, skip_rest: false };
@@ -285,8 +285,8 @@ where
 }
 
 /// Creates records with two parents, whose external blobs wait for deletion.
-pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
-    let arg = UtxoBenchArg { op: "outside".into(), side: Side::Coppice, outputs: 2, rounds };
+pub fn make_external(bench: &Bench, rounds: u64) -> Result<()> {
+    let arg = UtxoBenchArg { op: "external".into(), side: Side::Coppice, outputs: 2, rounds };
     bench.call::<()>("bench_prepare_prune", (&arg,))
 }
 

@@ -1,8 +1,8 @@
 //! Sends transactions and blocks to the canister, and enters them into the ledger.
 
 use super::blocks::Made;
+use super::external::External;
 use super::ledger::Id;
-use super::outside::Outside;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
 use crate::encodings;
@@ -61,11 +61,11 @@ impl<S: Site> Story<'_, S> {
             let id = self.ledger.add(made, height, None, false)?;
             let spent: Vec<&TxOut> = made.spent.iter().collect();
             let (bytes, fee) = encodings::of(&made.transaction, Some(&spent));
-            let outside = match &mut self.outside {
-                Some(outside) => outside.put(made, self.ledger.entry(id))?.map(Box::new),
+            let external = match &mut self.external {
+                Some(external) => external.put(made, self.ledger.entry(id))?.map(Box::new),
                 None => None,
             };
-            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: None, conflicting: false, outside });
+            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: None, conflicting: false, external });
             ids.push(id);
         }
         for (id, outcome) in ids.iter().zip(single_calls::create(self.client, height, &records)?) {
@@ -125,8 +125,8 @@ impl<S: Site> Story<'_, S> {
         let mut needed = HashSet::new();
         let mut seen = Vec::new();
         for (at, made) in made.iter().enumerate().rev() {
-            let outside = self.outside.is_some() && Outside::<S>::takes(&made.transaction);
-            if outside || at.is_multiple_of(SEEN_EVERY) || needed.contains(&made.transaction.compute_txid()) {
+            let external = self.external.is_some() && External::<S>::takes(&made.transaction);
+            if external || at.is_multiple_of(SEEN_EVERY) || needed.contains(&made.transaction.compute_txid()) {
                 needed.extend(made.transaction.input.iter().map(|input| input.previous_output.txid));
                 seen.push(made.clone());
             }

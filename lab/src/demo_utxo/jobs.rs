@@ -86,8 +86,8 @@ impl<S: Site> Story<'_, S> {
         }
         let mut status =
             self.await_status("a job is due", |status| status.pending.is_none() && status.running.is_none())?;
-        if let Some(outside) = &mut self.outside {
-            outside.work()?;
+        if let Some(external) = &mut self.external {
+            external.work()?;
             status = self.client.utxo_get_pruner_status().wait()?;
         }
         self.jobs.due = false;

@@ -12,10 +12,10 @@
 mod blocks;
 mod coins;
 mod events;
+mod external;
 mod feed;
 mod jobs;
 mod ledger;
-mod outside;
 mod persister;
 mod plan;
 mod report;
@@ -35,8 +35,8 @@ use coppice::say;
 use coppice::site::{Site, healthy};
 use coppice::stop::Stop;
 use coppice_interface::*;
-use outside::Outside;
-pub use outside::OutsideFigures;
+use external::External;
+pub use external::ExternalFigures;
 use plan::{MATURITY, Plan};
 pub use report::{JobFigures, Row, UtxoDemoReport};
 use std::time::Instant;
@@ -56,8 +56,8 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     // Checks the arguments before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
-    let report = match args.outside {
-        true => play_outside(&client, client.transport().canister(), plan)?,
+    let report = match args.external {
+        true => play_external(&client, client.transport().canister(), plan)?,
         false => play(&client, plan, None)?,
     };
     let instructions = UtxoInstructions::new(&client.transport().costs(), report.applied);
@@ -78,22 +78,22 @@ pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, 
 ///
 /// # Errors
 /// As [`run`]; when the directory cannot be used, or differs from the ledger.
-pub fn run_outside(
+pub fn run_external(
     client: &Client<impl Site>,
     canister: Principal,
     blocks: u64,
     retain_blocks: Option<u64>,
     seed: u64,
 ) -> Result<UtxoDemoReport> {
-    play_outside(client, canister, Plan::new(blocks, retain_blocks, seed)?)
+    play_external(client, canister, Plan::new(blocks, retain_blocks, seed)?)
 }
 
-fn play_outside(client: &Client<impl Site>, canister: Principal, plan: Plan) -> Result<UtxoDemoReport> {
+fn play_external(client: &Client<impl Site>, canister: Principal, plan: Plan) -> Result<UtxoDemoReport> {
     let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
-    play(client, plan, Some(Outside::new(client, canister, directory.path(), &stop, &log)?))
+    play(client, plan, Some(External::new(client, canister, directory.path(), &stop, &log)?))
 }
 
-fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<'a, S>>) -> Result<UtxoDemoReport> {
+fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<External<'a, S>>) -> Result<UtxoDemoReport> {
     let started = Instant::now();
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     ensure!(
@@ -104,12 +104,12 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
         status.current_height
     );
     let settings = set_up(client, plan)?;
-    let mut story = Story::new(client, plan, settings, storage.billed_bytes, outside);
+    let mut story = Story::new(client, plan, settings, storage.billed_bytes, external);
     story.play()?;
 
     say!("verifying {} transactions", story.ledger.transactions());
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
-    let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
+    let external = story.external.as_ref().map(|external| external.verify(&story.ledger)).transpose()?;
     healthy(client, None)?;
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
@@ -140,7 +140,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
         billed_bytes: storage.billed_bytes,
         growth_stopped_at_height: story.billed.1,
         story: story.rows,
-        outside,
+        external,
         verified,
         elapsed_secs: seconds_since(started),
     })

@@ -1,6 +1,6 @@
 //! The output of the demonstration: the story by height, then the figures.
 
-use super::outside::OutsideFigures;
+use super::external::ExternalFigures;
 use super::verify::Verified;
 use crate::costs::UtxoInstructions;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -93,9 +93,9 @@ pub struct UtxoDemoReport {
     pub billed_bytes: u64,
     /// The last height at which the billed bytes rose, or `None` if they never rose.
     pub growth_stopped_at_height: Option<u32>,
-    /// Figures of transactions outside, if there are any.
+    /// Figures of external transactions, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<OutsideFigures>,
+    pub external: Option<ExternalFigures>,
     /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
@@ -157,8 +157,8 @@ impl Report for UtxoDemoReport {
             ("instructions per record pruned", count(self.instructions_per_record_deleted)),
         ];
         rows.extend(self.instructions.iter().flat_map(UtxoInstructions::rows));
-        if let Some(OutsideFigures { written, deleted, leases, left }) = &self.outside {
-            rows.push(("transactions outside, a file each", count(*written)));
+        if let Some(ExternalFigures { written, deleted, leases, left }) = &self.external {
+            rows.push(("external transactions, a file each", count(*written)));
             rows.push(("deleted by the blob worker", format!("{}, in {} leases", count(*deleted), count(*leases))));
             rows.push(("verified: files left, of the records kept", count(*left)));
         }

@@ -2,9 +2,9 @@
 
 use super::blocks::{Generator, Made};
 use super::events::Old;
+use super::external::External;
 use super::jobs::Jobs;
 use super::ledger::{Id, Ledger};
-use super::outside::Outside;
 use super::persister::Persister;
 use super::plan::{LAG, MATURITY, Plan};
 use super::report::Row;
@@ -81,8 +81,8 @@ pub struct Story<'a, S> {
     pub assembling: bool,
     /// Billed bytes, and the height at which they last rose.
     pub billed: (u64, Option<u32>),
-    /// Transactions outside, if there are any.
-    pub outside: Option<Outside<'a, S>>,
+    /// External transactions, if there are any.
+    pub external: Option<External<'a, S>>,
     next: Next,
 }
 
@@ -93,7 +93,7 @@ impl<'a, S: Site> Story<'a, S> {
         plan: Plan,
         settings: UtxoPrunerSettings,
         billed: u64,
-        outside: Option<Outside<'a, S>>,
+        external: Option<External<'a, S>>,
     ) -> Self {
         Self {
             client,
@@ -113,7 +113,7 @@ impl<'a, S: Site> Story<'a, S> {
             old: None,
             assembling: true,
             billed: (billed, None),
-            outside,
+            external,
             next: Next::FirstSpends,
         }
     }

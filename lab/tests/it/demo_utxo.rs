@@ -23,7 +23,7 @@ fn start() -> Client<Embedded> {
 
 #[test]
 fn short_story_succeeds_and_prints_one_line_of_json() {
-    let args = ["demo", "--utxo", "--outside", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
+    let args = ["demo", "--utxo", "--external", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -44,9 +44,9 @@ fn short_story_succeeds_and_prints_one_line_of_json() {
     assert!(jobs("completed") > 100 && jobs("superseded") > 0, "{report}");
     assert_eq!(jobs("stopped"), 1, "{report}");
     assert!(report["instructions_per_record_deleted"].as_u64().is_some_and(|each| each > 0), "{report}");
-    let outside = |name: &str| report["outside"][name].as_u64().unwrap();
-    assert_eq!(outside("deleted") + outside("left"), outside("written"));
-    assert!(outside("deleted") > 100 && outside("left") > 100 && outside("leases") > 10, "{report}");
+    let external = |name: &str| report["external"][name].as_u64().unwrap();
+    assert_eq!(external("deleted") + external("left"), external("written"));
+    assert!(external("deleted") > 100 && external("left") > 100 && external("leases") > 10, "{report}");
     let story: Vec<&str> =
         report["story"].as_array().unwrap().iter().map(|row| row["event"].as_str().unwrap()).collect();
     for expected in [

@@ -105,7 +105,7 @@ fn single_real_block_is_ingested_with_its_in_block_spends_and_repetition_changes
     assert_eq!((again.already_there, again.already_spent), (transactions, spent));
     let figures =
         |replayed: &Replayed| Replayed { already_there: 0, already_spent: 0, elapsed_secs: 0.0, ..replayed.clone() };
-    // Nothing is applied again, so nothing is passed over again.
+    // Nothing is applied again, so nothing is skipped again.
     assert_eq!(again.spends_without_record, 0);
     assert_eq!(figures(&again), Replayed { spends_without_record: 0, ..figures(&first) });
     assert_eq!(client.get_storage_status(None).wait().unwrap(), storage);

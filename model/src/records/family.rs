@@ -170,7 +170,7 @@ impl Transaction {
         };
         let input = |(txid, vout): &(Txid, u32)| Outpoint { txid: (*txid).into(), vout: *vout };
         let hash = |vout: usize| self.is_utxo(vout).then(|| UtxoHash::from(self.hashes[vout]));
-        TransactionSource::Outside(OutsideTransaction {
+        TransactionSource::External(ExternalTransaction {
             txid: self.tx.id(),
             store,
             coinbase: false,

@@ -48,7 +48,7 @@ impl Record {
             delete_at_height: self.delete_at_height,
             spending_height: None,
             blocks: self.blocks.clone(),
-            transaction: self.blob.clone().map_or(TransactionPlace::Record, TransactionPlace::Outside),
+            transaction: self.blob.clone().map_or(TransactionPlace::Record, TransactionPlace::External),
             reassignments: Vec::new(),
             deleted_children: deleted.collect(),
             fee: None,

@@ -9,7 +9,7 @@
 //!       counted as pruned              72 transactions u64  80 last block u64
 //!       not restored                   88 transactions u64  96 last block u64
 //!       block that is taken back       104 input u32
-//!       missing parents                108 passed over u8
+//!       missing parents                108 skipped u8
 //!       last block that went           112 height + 1 u32, 0: none  116 number u64
 //!       124 checksum u32
 //! ```
@@ -172,7 +172,7 @@ impl Stored {
         for (at, word) in (64..).step_by(8).zip(words) {
             put(at, &word.to_le_bytes());
         }
-        put(108, &[u8::from(self.missing == MissingParents::PassOver)]);
+        put(108, &[u8::from(self.missing == MissingParents::Skip)]);
         if let Some((number, height)) = self.gone {
             put(112, &(height + 1).to_le_bytes());
             put(116, &number.to_le_bytes());
@@ -214,7 +214,7 @@ impl Stored {
             gone: u32_at(b, 112).checked_sub(1).map(|height| (u64_at(b, 116), height)),
             missing: match b[108] {
                 0 => MissingParents::Refuse,
-                1 => MissingParents::PassOver,
+                1 => MissingParents::Skip,
                 other => return Err(bad(&format!("missing parents {other}"))),
             },
         })
@@ -422,7 +422,7 @@ mod tests {
                 pruned: Counted { transactions: 0x48, block: 0x50 },
                 lost: Counted { transactions: 0x58, block: 0x60 },
                 gone: Some((0x0670, 0x71)),
-                missing: MissingParents::PassOver,
+                missing: MissingParents::Skip,
             };
             applier.set(stored);
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);

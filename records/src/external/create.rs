@@ -21,8 +21,8 @@ pub fn create(
     call: &Call,
 ) -> Result<UtxoCreated, UtxoRefusal> {
     store.check_ready()?;
-    let outside = match &item.source {
-        TransactionSource::Outside(outside) => outside,
+    let external = match &item.source {
+        TransactionSource::External(external) => external,
         TransactionSource::Kept(KeptTransaction { number, position }) => {
             let raw = apply::transaction(blocks, blobs, *number, *position)?;
             let item = UtxoCreate { source: TransactionSource::Raw(raw.into()), ..item.clone() };
@@ -30,7 +30,7 @@ pub fn create(
         }
         _ => return store.create(blobs, item, batch, call),
     };
-    let (name, txid) = (Name::from(&outside.store), <&[u8; 32]>::try_from(outside.txid.as_slice()));
+    let (name, txid) = (Name::from(&external.store), <&[u8; 32]>::try_from(external.txid.as_slice()));
     let (Ok(()), Ok(txid)) = (name.check(), txid) else {
         // The store refuses the item with the reason.
         return store.create(blobs, item, batch, call);

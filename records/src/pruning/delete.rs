@@ -95,7 +95,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
         ExternalData::None => {}
         ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
         ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
-        ExternalData::Outside(store) => {
+        ExternalData::External(store) => {
             let scheduled = records
                 .deletions
                 .schedule_record(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)

@@ -215,7 +215,7 @@ impl UtxoStore {
     /// have been pruned since.
     fn missing_of(&self, found: &Found, block: &Applying) -> Result<MissingParents, UtxoRefusal> {
         let is_applied = self.has_block(&found.head, block.block().block_id)?;
-        Ok(if is_applied { MissingParents::PassOver } else { block.call.missing })
+        Ok(if is_applied { MissingParents::Skip } else { block.call.missing })
     }
 
     /// Checks inputs, and changes nothing, until the instruction counter reaches `end`. Returns the number of inputs that were checked, and
@@ -250,7 +250,7 @@ impl UtxoStore {
             self.check_existing(&found.head, 0).map_err(Refused::record)?;
         }
         let Plan { spends, inputs, .. } =
-            self.plan_inputs(inputs, block, MissingParents::PassOver, (&|_: &Hash| false, end))?;
+            self.plan_inputs(inputs, block, MissingParents::Skip, (&|_: &Hash| false, end))?;
         let spent = self.changing(spends.entries(), |store| store.make(&spends, &block.call));
         Ok((inputs, spent.map_err(Refused::record)?))
     }

@@ -109,9 +109,9 @@ impl<A> BatchItem<A> for UtxoCreate {
                 let outputs = partial.total_outputs as usize;
                 (known.sum::<usize>() + heap(outputs), outputs, 0)
             }
-            TransactionSource::Outside(outside) => {
-                let outputs = outside.utxo_hashes.len();
-                (heap(outputs), outputs, outside.inputs.len())
+            TransactionSource::External(external) => {
+                let outputs = external.utxo_hashes.len();
+                (heap(outputs), outputs, external.inputs.len())
             }
             // An uploaded transaction, or one in a block, may take all pages of a message.
             TransactionSource::Uploaded(_) | TransactionSource::Kept(_) => return u64::MAX,

@@ -125,7 +125,7 @@ impl UtxoStore {
                 let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
                 Draft::outputs_only(partial, height.unwrap_or(call.height), call)
             }
-            TransactionSource::Outside(outside) => Draft::outside(outside),
+            TransactionSource::External(external) => Draft::external(external),
             // The caller reads the transaction from the block.
             TransactionSource::Kept(_) => Err(UtxoRefusal::NotKept),
         }
@@ -157,7 +157,7 @@ impl UtxoStore {
         if parsed.outputs.is_empty() {
             return Err(UtxoRefusal::NoOutputs);
         }
-        let parsed_here = !matches!(draft.body, Body::Outside(_));
+        let parsed_here = !matches!(draft.body, Body::External(_));
         if call.settings.require_extended && parsed_here && !parsed.extended && !parsed.inputs.is_empty() {
             return Err(UtxoRefusal::NotExtended { input: 0 });
         }

@@ -34,7 +34,7 @@ pub enum ExternalData {
         missing: bool,
     },
     /// The transaction is in an external blob.
-    Outside(ExternalStore),
+    External(ExternalStore),
 }
 
 /// Outputs of surviving parents to mark with the deletion of their spender, with their states.
@@ -193,7 +193,7 @@ impl UtxoStore {
     pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
         match location::of(&self.slots, of.slot, &of.head)? {
             TransactionPlace::Record | TransactionPlace::Block { .. } => Ok(ExternalData::None),
-            TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
+            TransactionPlace::External(store) => Ok(ExternalData::External(store)),
             TransactionPlace::Blobs { parts, .. } => {
                 Ok(ExternalData::Freed { missing: !location::free(blobs, &parts)? })
             }

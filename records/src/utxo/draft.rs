@@ -7,7 +7,7 @@ use super::parse::{Parsed, Unhashed, hash_outputs, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use coppice_interface::{
-    ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
+    ExternalStore, ExternalTransaction, MAX_BLOB_KEY, MinedIn, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
 use coppice_storage::blob::{BlobPtr, BlobStore};
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ pub enum Body<'a> {
     /// The whole uploaded transaction, and its parts in the BlobStore.
     Uploaded(Vec<u8>, Vec<BlobPtr>),
     /// The bytes are in an external blob.
-    Outside(&'a ExternalStore),
+    External(&'a ExternalStore),
     /// The whole transaction, which lies in a block and is not copied.
     Kept {
         /// The transaction's bytes.
@@ -150,36 +150,36 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `BadArgument`, `TooLarge`.
-    pub(super) fn outside(outside: &'a OutsideTransaction) -> Result<Self, UtxoRefusal> {
-        match outside.store.blob_key.len() {
+    pub(super) fn external(external: &'a ExternalTransaction) -> Result<Self, UtxoRefusal> {
+        match external.store.blob_key.len() {
             0 => return Err(bad("blob_key", "it is empty")),
             len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
             _ => {}
         }
-        at_most("outputs", outside.utxo_hashes.len() as u64, u64::from(MAX_OUTPUTS))?;
-        check_least(outside.utxo_hashes.len(), outside.inputs.len(), 0)?;
+        at_most("outputs", external.utxo_hashes.len() as u64, u64::from(MAX_OUTPUTS))?;
+        check_least(external.utxo_hashes.len(), external.inputs.len(), 0)?;
         let inputs: Result<_, UtxoRefusal> =
-            outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
-        let outputs: Result<_, UtxoRefusal> = outside
+            external.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
+        let outputs: Result<_, UtxoRefusal> = external
             .utxo_hashes
             .iter()
             .map(|hash| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose())
             .collect();
-        if outside.coinbase && !outside.inputs.is_empty() {
+        if external.coinbase && !external.inputs.is_empty() {
             return Err(bad("inputs", "a coinbase spends nothing"));
         }
         Ok(Self {
             parsed: Box::new(Parsed {
-                txid: hash_of("txid", &outside.txid)?,
-                version: outside.version,
-                lock_time: outside.lock_time,
-                coinbase: outside.coinbase,
+                txid: hash_of("txid", &external.txid)?,
+                version: external.version,
+                lock_time: external.lock_time,
+                coinbase: external.coinbase,
                 inputs: inputs?,
                 outputs: outputs?,
                 ..Parsed::default()
             }),
-            size: outside.size,
-            body: Body::Outside(&outside.store),
+            size: external.size,
+            body: Body::External(&external.store),
         })
     }
 
@@ -205,7 +205,7 @@ impl<'a> Draft<'a> {
             (terms.conflicting, flag::CONFLICTING),
             (parsed.extended, flag::EXTENDED),
             (fee.is_some(), flag::FEE),
-            (matches!(self.body, Body::Outside(_)), flag::OUTSIDE | flag::EXTERNAL),
+            (matches!(self.body, Body::External(_)), flag::OUTSIDE | flag::EXTERNAL),
             (matches!(self.body, Body::Wrapper(_)), flag::PARTIAL),
         ];
         let block = |i: usize| blocks.get(i).copied().unwrap_or_default();
@@ -244,7 +244,7 @@ impl<'a> Draft<'a> {
         let external = head.is_apart(settings);
         let mut new = Vec::new();
         let tail = match &self.body {
-            Body::Outside(store) => Cow::Owned(location::encode_outside(store)),
+            Body::External(store) => Cow::Owned(location::encode_external(store)),
             Body::Kept { raw, number, offset } => {
                 head.flags |= flag::KEPT;
                 Cow::Owned(location::encode_block(*number, *offset, raw.len() as u64))

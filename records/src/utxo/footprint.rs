@@ -47,7 +47,7 @@ pub fn check(
         // A small transaction is copied into the record.
         Body::Uploaded(raw, _) => (raw.len() as u64 + hashing, (raw.len() as u64).min(SMALL_BYTES)),
         Body::Kept { raw, .. } => (raw.len() as u64 + hashing, 0),
-        Body::Outside(_) => (0, 0),
+        Body::External(_) => (0, 0),
     };
     let pieces: u64 = wanted.iter().map(|(_, count)| u64::from(*count)).sum();
     let written: u64 = wanted.iter().map(|(len, count)| u64::from(*len) * u64::from(*count)).sum();

@@ -125,7 +125,7 @@ impl UtxoStore {
         }
         let place = location::of(&self.slots, slot, &head)?;
         let total = match &place {
-            TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
+            TransactionPlace::External(store) => return Err(UtxoRefusal::External(store.clone())),
             TransactionPlace::Record if !head.is(flag::KEPT) => u64::from(head.transaction_len),
             TransactionPlace::Record | TransactionPlace::Block { .. } => head.size,
             TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.len)).sum(),

@@ -59,7 +59,7 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
         hash,
         height,
         block_id,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     };

@@ -46,7 +46,7 @@ pub async fn an_applied_block_is_taken_back_by_its_rollback<T: Transport>(client
     let applied = vec![applying::block(parent.clone()).0];
     client.follow(&applied).await.unwrap();
     let number = applied[0].number;
-    let missing_parents = Some(MissingParents::PassOver);
+    let missing_parents = Some(MissingParents::Skip);
     let hash = applied[0].hash.clone();
     let block = UtxoApplyBlock {
         number,

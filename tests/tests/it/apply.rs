@@ -16,7 +16,7 @@ pub fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number).into(),
         height: HEIGHT + number as u32,
         block_id: number as u32,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     }
@@ -133,7 +133,7 @@ fn blocks_that_are_not_applied_are_not_pruned() {
             next: 3,
             height: HEIGHT + 3,
             transactions: 0,
-            missing_parents: MissingParents::PassOver
+            missing_parents: MissingParents::Skip
         })
     );
     assert_eq!(coppice.operator().utxo_stop_applying().answer(), None);
@@ -240,7 +240,7 @@ fn each_skipped_transaction_is_in_the_audit_log() {
     let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
     let of_operator = entries.iter().find(|entry| entry.caller == Who::Controller.principal()).unwrap();
     assert_eq!((of_operator.calls, of_operator.before.as_str()), (3, "applied = none; missing parents = Refuse"));
-    assert!(of_operator.after.ends_with("missing parents = PassOver"), "{of_operator:?}");
+    assert!(of_operator.after.ends_with("missing parents = Skip"), "{of_operator:?}");
     let of_feeder = entries.iter().filter(|entry| entry.caller == Who::Producer.principal());
     let after: String = of_feeder.map(|entry| entry.after.as_str()).collect();
     assert_eq!(after.matches("skipped ").count(), 3, "{after}");
@@ -293,20 +293,20 @@ fn choice_of_missing_parents_is_an_operators_and_lasts() {
         |who, number, missing_parents| apply_by(&coppice, who, &UtxoApplyBlock { missing_parents, ..argument(number) });
     let choice = || applying(&coppice).map(|at| at.missing_parents);
     let other = |in_force| Err(UtxoApplyError::OtherChoice { in_force });
-    let (pass_over, refuse) = (MissingParents::PassOver, MissingParents::Refuse);
+    let (skipping, refuse) = (MissingParents::Skip, MissingParents::Refuse);
     // A new store refuses.
-    assert_eq!(call(Who::Producer, 0, Some(pass_over)), Err(UtxoApplyError::OperatorOnly));
+    assert_eq!(call(Who::Producer, 0, Some(skipping)), Err(UtxoApplyError::OperatorOnly));
     assert!(call(Who::Controller, 0, None).unwrap().has_more);
     assert_eq!(choice(), Some(refuse));
     assert!(matches!(call(Who::Producer, 0, Some(refuse)), Err(UtxoApplyError::Stopped(_))));
-    assert_eq!(call(Who::Producer, 0, Some(pass_over)), other(refuse));
-    assert_eq!(call(Who::Controller, 0, Some(pass_over)).map(|done| done.missing_parents), Ok(1));
-    assert_eq!(choice(), Some(pass_over));
-    for (number, missing_parents) in [(1, None), (2, Some(pass_over))] {
+    assert_eq!(call(Who::Producer, 0, Some(skipping)), other(refuse));
+    assert_eq!(call(Who::Controller, 0, Some(skipping)).map(|done| done.missing_parents), Ok(1));
+    assert_eq!(choice(), Some(skipping));
+    for (number, missing_parents) in [(1, None), (2, Some(skipping))] {
         assert_eq!(call(Who::Producer, number, missing_parents).map(|done| done.missing_parents), Ok(1));
     }
-    assert_eq!(call(Who::Producer, 3, Some(refuse)), other(pass_over));
-    assert_eq!(call(Who::Producer, 2, Some(refuse)), other(pass_over), "of an applied block, too");
+    assert_eq!(call(Who::Producer, 3, Some(refuse)), other(skipping));
+    assert_eq!(call(Who::Producer, 2, Some(refuse)), other(skipping), "of an applied block, too");
     // The records stay, and with them the choice.
     coppice.upgrade();
     coppice.operator().utxo_stop_applying().answer().unwrap();
@@ -322,7 +322,7 @@ fn choice_of_missing_parents_is_an_operators_and_lasts() {
     assert_eq!(choice(), Some(refuse));
     // A call that names another transaction to skip than the one at which applying stands changes nothing.
     let skip = Some(Txid::from([7; 32]));
-    let wrong = UtxoApplyBlock { missing_parents: Some(pass_over), skip, ..argument(10) };
+    let wrong = UtxoApplyBlock { missing_parents: Some(skipping), skip, ..argument(10) };
     let refused = apply_by(&coppice, Who::Controller, &wrong);
     assert!(matches!(refused, Err(UtxoApplyError::WrongSkip { .. })), "{refused:?}");
     assert_eq!(choice(), Some(refuse));

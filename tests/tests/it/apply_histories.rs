@@ -39,7 +39,7 @@ impl Block {
             hash: hash(self.number ^ self.serial << 40).into(),
             height: HEIGHT + self.number as u32,
             block_id: self.serial as u32,
-            missing_parents: Some(MissingParents::PassOver),
+            missing_parents: Some(MissingParents::Skip),
             skip: None,
             skip_rest: false,
         }

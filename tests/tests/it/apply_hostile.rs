@@ -45,7 +45,7 @@ fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number).into(),
         height: 100 + number as u32,
         block_id: number as u32,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     }
@@ -84,7 +84,7 @@ fn canister() -> (Coppice, Arc<Host>) {
 }
 
 #[test]
-fn one_transaction_that_fills_the_body_is_passed_over_in_small_messages() {
+fn one_transaction_that_fills_the_body_is_skipped_in_small_messages() {
     let (coppice, host) = canister();
     let tx = Tx::orphan(1, 1);
     let outputs = [&tx.raw[..4 + 1 + 36 + 7], &var_int(20_000_000), &[0; 9].repeat(20_000_000), &[0; 4]].concat();

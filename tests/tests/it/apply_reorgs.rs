@@ -23,7 +23,7 @@ pub fn argument(branch: u64, number: u64) -> UtxoApplyBlock {
         hash: hash(number ^ branch << 40).into(),
         height: HEIGHT + number as u32,
         block_id: (branch * 10_000 + number) as u32,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     }
@@ -150,7 +150,7 @@ fn rollback_takes_applied_blocks_back_beside_a_feeder_that_never_stops() {
             next: 10,
             height: HEIGHT + 10,
             transactions: 0,
-            missing_parents: MissingParents::PassOver
+            missing_parents: MissingParents::Skip
         })
     );
     for number in [10, 500, 1_009] {
@@ -232,7 +232,7 @@ fn reorg_below_a_new_beginning_takes_the_earlier_blocks_back_and_applies_their_r
             next: 2,
             height: HEIGHT + 2,
             transactions: 0,
-            missing_parents: MissingParents::PassOver
+            missing_parents: MissingParents::Skip
         })
     );
     append(&coppice, 1, 2..5, |number| txs(1, number));

@@ -161,7 +161,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("cancel_blob_deletion", name(b"a"), [&two, &none, "Ok"]);
     world.noted("cancel_blob_deletion", name(b""), ["", "", "Empty"]);
 
-    let missing_parents = Some(MissingParents::PassOver);
+    let missing_parents = Some(MissingParents::Skip);
     let hash = vec![1].into();
     let apply =
         UtxoApplyBlock { number: 19, hash, height: 5, block_id: 1, missing_parents, skip: None, skip_rest: false };

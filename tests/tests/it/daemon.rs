@@ -76,7 +76,7 @@ fn a_burst_after_a_long_pause_does_the_work_once() {
     let fired = timer_executions(&host);
     let ticks = fired.iter().filter(|e| e.kind == Kind::Update).count() as u64;
     assert_eq!(ticks, status.ticks);
-    println!("{ticks} firings for 72 missed intervals of the net, {} instructions", instructions(&fired));
+    println!("{ticks} firings for 72 missed intervals of the safety timer, {} instructions", instructions(&fired));
     assert!(fired.iter().all(|e| matches!(e.outcome, Outcome::Completed)), "none traps");
     assert!(instructions(&fired) <= (ticks + 20) * 100_000, "all except the first are idle");
     // The daemon keeps its interval afterwards.

@@ -122,8 +122,8 @@ fn chain_beside_records_that_keep_its_memory_is_pruned_after_the_exporter() {
     coppice.register(Who::Exporter);
     let world = World::on(coppice);
     let coppice = &world.coppice;
-    let outside = |number: u64| {
-        let transaction = OutsideTransaction {
+    let external = |number: u64| {
+        let transaction = ExternalTransaction {
             txid: id(number).into(),
             store: ExternalStore {
                 blob_key: ByteBuf::from(number.to_le_bytes()),
@@ -137,11 +137,11 @@ fn chain_beside_records_that_keep_its_memory_is_pruned_after_the_exporter() {
             inputs: Vec::new(),
             utxo_hashes: vec![None; 100_000],
         };
-        let source = TransactionSource::Outside(transaction);
+        let source = TransactionSource::External(transaction);
         UtxoCreate { source, mined: None, locked: Some(true), conflicting: false, fee: None, is_new: false }
     };
     let mut records = 0;
-    while create(coppice, 1_000, vec![outside(records)]).results.remove(0).is_ok() {
+    while create(coppice, 1_000, vec![external(records)]).results.remove(0).is_ok() {
         records += 1;
     }
     let kept = coppice.storage().utxo.kept_bytes;

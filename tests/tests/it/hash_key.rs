@@ -37,9 +37,9 @@ fn outputs() -> TransactionSource {
     TransactionSource::Outputs(PartialTransaction { txid, coinbase: false, total_outputs: 1, outputs: vec![output] })
 }
 
-fn outside() -> TransactionSource {
+fn external() -> TransactionSource {
     let store = ExternalStore { store_type: StoreType::Tx, blob_key: ByteBuf::from(*b"blob"), file_type: FileType::Tx };
-    TransactionSource::Outside(OutsideTransaction {
+    TransactionSource::External(ExternalTransaction {
         txid: Txid::from([6; 32]),
         store,
         coinbase: false,
@@ -66,7 +66,7 @@ fn entering(coppice: &Coppice) -> Vec<Result<(), String>> {
         coppice.append(&block).map_err(|error| said(&error)),
         feeder.begin_block(&upload(&plain(1, 2, 1_000), 100).0).answer().map(drop).map_err(|error| said(&error)),
         create(outputs()),
-        create(outside()),
+        create(external()),
         feeder.utxo_begin_transaction(&begin).answer().map(drop).map_err(|error| said(&error)),
         feeder
             .schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 5 })
@@ -137,7 +137,7 @@ fn draw_whose_reply_is_lost_is_repeated_by_the_safety_timer() {
             lost += u32::from(!is_ready(&coppice));
             // If the platform's own timer is lost, a producer's call wakes it.
             for _ in 0..3 {
-                coppice.pass(NET_SECS);
+                coppice.pass(SAFETY_SECS);
                 let _ = coppice.append(&plain(0, 2, 1_000));
             }
             coppice.pass(1);
@@ -161,7 +161,7 @@ fn upgrade_at_any_moment_of_a_draw_leads_to_one_key() {
         coppice.await_ready();
         coppice.append(&with_keys(plain(0, 2, 1_000), &[(0, b"a")])).unwrap();
         coppice.upgrade();
-        coppice.pass(2 * NET_SECS);
+        coppice.pass(2 * SAFETY_SECS);
         assert_eq!(coppice.find_all(b"a", 5), [(0, 0)], "upgrade before message {before}");
     }
 }
@@ -180,7 +180,7 @@ fn key_is_kept_by_upgrades_and_snapshots_and_drawn_anew_by_a_reinstall() {
     assert_eq!(stored(), [1, 0]);
     coppice.append(&with_keys(plain(0, 2, 1_000), &[(0, b"a")])).unwrap();
     coppice.upgrade();
-    coppice.pass(2 * NET_SECS);
+    coppice.pass(2 * SAFETY_SECS);
     assert_eq!((stored(), coppice.find_all(b"a", 5)), ([1, 0], vec![(0, 0)]));
 
     coppice.ic.stop(coppice.id, controller).unwrap();
@@ -193,7 +193,7 @@ fn key_is_kept_by_upgrades_and_snapshots_and_drawn_anew_by_a_reinstall() {
     coppice.ic.stop(coppice.id, controller).unwrap();
     host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
     coppice.ic.start(coppice.id, controller).unwrap();
-    coppice.pass(2 * NET_SECS);
+    coppice.pass(2 * SAFETY_SECS);
     assert_eq!((stored(), coppice.find_all(b"a", 5)), ([1, 0], vec![(0, 0)]));
 }
 

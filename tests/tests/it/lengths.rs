@@ -28,8 +28,8 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     let record = |source| UtxoCreate { source, ..tx.record() };
     let outputs = vec![PartialOutput { index: 0, satoshis: 1, script: ByteBuf::from([0x51]) }];
     let partial = PartialTransaction { txid: id(), coinbase: false, total_outputs: 1, outputs };
-    let outside = |txid, input, utxo_hash| {
-        TransactionSource::Outside(OutsideTransaction {
+    let external = |txid, input, utxo_hash| {
+        TransactionSource::External(ExternalTransaction {
             txid,
             store: ExternalStore { blob_key: ByteBuf::from([7]), file_type: FileType::Tx, store_type: StoreType::Tx },
             coinbase: false,
@@ -44,9 +44,9 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     for (what, source) in [
         ("utxo_create, Uploaded", TransactionSource::Uploaded(id())),
         ("utxo_create, Outputs", TransactionSource::Outputs(partial)),
-        ("utxo_create, Outside.txid", outside(id(), new(), hashed())),
-        ("utxo_create, Outside.inputs", outside(new(), id(), hashed())),
-        ("utxo_create, Outside.utxo_hashes", outside(new(), new(), output())),
+        ("utxo_create, External.txid", external(id(), new(), hashed())),
+        ("utxo_create, External.inputs", external(new(), id(), hashed())),
+        ("utxo_create, External.utxo_hashes", external(new(), new(), output())),
     ] {
         note(answers, what, create(coppice, 10, vec![record(source)]));
     }

@@ -30,9 +30,9 @@ fn storage(world: &World) -> UtxoStorage {
 }
 
 /// Returns a record with external bytes and this number of outputs of 72 bytes.
-fn outside(number: u64, outputs: usize) -> UtxoCreate {
+fn external(number: u64, outputs: usize) -> UtxoCreate {
     let blob_key = ByteBuf::from(number.to_le_bytes());
-    let source = TransactionSource::Outside(OutsideTransaction {
+    let source = TransactionSource::External(ExternalTransaction {
         txid: id(number).into(),
         store: ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx },
         coinbase: false,
@@ -49,7 +49,7 @@ fn outside(number: u64, outputs: usize) -> UtxoCreate {
 fn fill(world: &World, from: u64) -> UtxoCreateError {
     let mut outputs = 200_000;
     for number in from.. {
-        let made = create(&world.coppice, 1_000, vec![outside(number, outputs)]).results.remove(0);
+        let made = create(&world.coppice, 1_000, vec![external(number, outputs)]).results.remove(0);
         match made {
             Ok(_) => {}
             Err(error) if outputs == 1 => return error,
@@ -95,7 +95,7 @@ fn records_of_one_key_leave_the_chain_its_target() {
     let now = storage(&world);
     assert_eq!(UtxoStorage { restorable_to: full.restorable_to, ..now }, full);
     assert_eq!(
-        create(&world.coppice, 1, vec![outside(1, 100_000)]).results,
+        create(&world.coppice, 1, vec![external(1, 100_000)]).results,
         [Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }))]
     );
 }
@@ -113,7 +113,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: 10, subtree: 0 }], on_longest_chain: true };
     let is_mined =
         |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), is_new: true, ..item };
-    all_ok(create(&world.coppice, 10, vec![is_mined(outside(77, 1)), is_mined(outside(78, 1))]));
+    all_ok(create(&world.coppice, 10, vec![is_mined(external(77, 1)), is_mined(external(78, 1))]));
     let cap = storage(&world).max_bytes;
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }));
 
@@ -135,7 +135,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     let drawn = storage(&world);
     assert!(drawn.kept_bytes > cap && drawn.kept_bytes <= cap + RESERVE, "{drawn:?}");
     assert_eq!(
-        create(&world.coppice, 1, vec![outside(1, 20_000)]).results,
+        create(&world.coppice, 1, vec![external(1, 20_000)]).results,
         [Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }))]
     );
 
@@ -166,7 +166,7 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
         configure(&world.coppice, UtxoSettingsChange { max_utxo_bytes: Some(bytes), ..Default::default() }).unwrap();
     };
     let by_default = storage(&world).max_bytes;
-    let large = |number: u64| create(&world.coppice, 10, vec![outside(number, 100_000)]).results.remove(0);
+    let large = |number: u64| create(&world.coppice, 10, vec![external(number, 100_000)]).results.remove(0);
     set(32 * MIB);
     assert_eq!(storage(&world).max_bytes, 32 * MIB);
     assert!(large(1).is_ok());
@@ -269,7 +269,7 @@ fn rows_of_the_queue_are_refused_at_their_cap() {
     }
     assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
     assert_eq!(schedule(3).unwrap().id, 3, "an existing row is rescheduled");
-    assert_eq!(create(coppice, 10, vec![outside(1, 1)]).results, [Err(UtxoCreateError::TooManyRows { limit: 3 })]);
+    assert_eq!(create(coppice, 10, vec![external(1, 1)]).results, [Err(UtxoCreateError::TooManyRows { limit: 3 })]);
     assert_eq!((status(coppice).rows, status(coppice).max_rows), (3, 3));
     let problem_now = problem(&world, ProblemCode::RecordsFull).unwrap();
     assert!(problem_now.message.contains("max_deletion_rows"), "{problem_now:?}");

@@ -95,7 +95,7 @@ fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number).into(),
         height: HEIGHT + number as u32,
         block_id: number as u32,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     }

@@ -129,7 +129,9 @@ pub fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeleti
         RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),
         RetryBlobDeletions::StoreType(of) => format!("all of {of:?}"),
     };
-    message(|state, now| noting(state, "retry_blob_deletions", argument, |state| state.records.deletions.retry(&arg, now)))
+    message(|state, now| {
+        noting(state, "retry_blob_deletions", argument, |state| state.records.deletions.retry(&arg, now))
+    })
 }
 
 pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
@@ -142,5 +144,8 @@ pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
 }
 
 pub fn get_blob_deletion_status() -> BlobDeletionStatus {
-    read(|state| BlobDeletionStatus { deletions_stopped_since_ns: state.deletions_stopped, ..state.records.deletions.status() })
+    read(|state| BlobDeletionStatus {
+        deletions_stopped_since_ns: state.deletions_stopped,
+        ..state.records.deletions.status()
+    })
 }

@@ -158,7 +158,7 @@ record! {
     PartialTransaction { txid, total_outputs, coinbase, outputs }
     PartialOutput { satoshis, script, index }
     KeptTransaction { number, position }
-    OutsideTransaction { size, txid, version, store, inputs, lock_time, coinbase, utxo_hashes }
+    ExternalTransaction { size, txid, version, store, inputs, lock_time, coinbase, utxo_hashes }
     ExternalStore { file_type, blob_key, store_type }
     Outpoint { txid, vout }
     UtxoSpendBatch { height, items }
@@ -187,7 +187,7 @@ macro_rules! variant {
 }
 
 variant! {
-    TransactionSource { Raw(Known::read), Kept(Known::read), Uploaded(Known::read), Outputs(Known::read), Outside(Known::read) }
+    TransactionSource { Raw(Known::read), Kept(Known::read), Uploaded(Known::read), Outputs(Known::read), External(Known::read) }
     FileType { Tx, Outputs }
     StoreType { Tx, BlockPersister, Temp, Block, PeerRegistry, Subtree }
 }

@@ -102,10 +102,10 @@ fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -
 }
 
 /// The same of a transaction whose bytes lie outside.
-fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
+fn insert_external(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
     let blob_key = ByteBuf::from(tx.parsed.txid);
     let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
-    let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::Outside(&store) };
+    let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::External(&store) };
     said(state.records.utxo.create_from(&mut state.blobs, draft, &item.into(), call))?;
     said(state.records.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;
     state.records.deletions.hold(&Name::from(&store), &tx.parsed.txid);

@@ -2,7 +2,7 @@
 //! that finds nothing new.
 
 use super::transaction::Transaction;
-use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert, insert_outside};
+use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert, insert_external};
 use crate::api::access;
 use crate::bench::{key, said};
 use crate::platform::instructions;
@@ -109,7 +109,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
             for (i, child) in children.iter().enumerate() {
                 let spent = |at: usize, vout: usize| (&parents[at % parents.len()], vout);
                 let spent = if far { [spent(2 * i, 1), spent(2 * i + 1, 1)] } else { [spent(i, 1), spent(i + 1, 2)] };
-                make_due(state, child, spent, arg.op == "outside", &call)?;
+                make_due(state, child, spent, arg.op == "external", &call)?;
             }
             // A job that is not done with its first tick.
             let job = arg.op == "job";
@@ -126,7 +126,7 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
                 tick(state);
             }
             // Their blobs wait to be deleted.
-            while arg.op == "outside" && tick(state).records_deleting < arg.rounds {}
+            while arg.op == "external" && tick(state).records_deleting < arg.rounds {}
             Ok(())
         })
     })
@@ -143,7 +143,7 @@ fn make_due(
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: HEIGHT, subtree: 0 }], on_longest_chain: true };
     let item = UtxoCreate { mined: Some(mined), ..child.item() };
     if outside {
-        insert_outside(state, child, &item, call)?
+        insert_external(state, child, &item, call)?
     } else {
         insert(state, child, &item, call)?
     }

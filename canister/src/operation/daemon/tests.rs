@@ -20,8 +20,8 @@ fn unpaid_timers_are_cancelled_and_armed_again_after_a_top_up() {
     fresh();
     mutate(arm);
     let armed =
-        || native::with(|world| [Timer::Net, Timer::Blocks].map(|timer| world.timers.get(&(timer as u8)).copied()));
-    let both = read(|state| [Some(state.clock.net_at), state.clock.blocks_at]);
+        || native::with(|world| [Timer::Safety, Timer::Blocks].map(|timer| world.timers.get(&(timer as u8)).copied()));
+    let both = read(|state| [Some(state.clock.safety_at), state.clock.blocks_at]);
     assert_eq!((armed(), both.contains(&None)), (both, false));
     let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
     mutate(watch_cycles);

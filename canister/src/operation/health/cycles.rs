@@ -17,7 +17,7 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (liquid, pause) = (cycles::between_messages(), cycles::pause());
     let low = if liquid < state.config.min_liquid_cycles {
         Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
-    } else if pause == Some(Pause::UntilTheNet) {
+    } else if pause == Some(Pause::UntilSafety) {
         Some(
             "liquid cycles were below min_liquid_cycles: the pruner is paused until its next check, within ten minutes",
         )

@@ -34,7 +34,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((timer, due)) = state.overdue(platform::time_ns()) {
         let timer = match timer {
-            Timer::Blocks | Timer::Net | Timer::Growth | Timer::Key => "blocks",
+            Timer::Blocks | Timer::Safety | Timer::Growth | Timer::Key => "blocks",
             Timer::Records => "UTXO records",
             Timer::Deletions => "the deletion queue",
         };
@@ -71,7 +71,8 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     if deep {
         found.extend(head::unreadable(state));
     }
-    let of_records = records::findings(&state.records.pruner, &state.records.utxo, &state.config.utxo, &state.records.deletions);
+    let of_records =
+        records::findings(&state.records.pruner, &state.records.utxo, &state.config.utxo, &state.records.deletions);
     // Nothing is deleted while deletions are stopped, which is a finding of its own.
     let is_stopped = state.deletions_stopped.is_some();
     found.extend(of_records.into_iter().filter(|of| !is_stopped || of.code != ProblemCode::RecordsOverdue));

@@ -1,6 +1,6 @@
 //! Errors of every method, made from the table of methods: the cases of each, and a canister's answer with each case.
 
-use super::commands::{FIRST_OUTSIDE, LAB, OUTSIDE};
+use super::commands::{EXTERNAL, FIRST_EXTERNAL, LAB};
 use super::samples;
 use super::treated::{self, TREATED};
 use candid::CandidType;
@@ -187,7 +187,7 @@ impl Method {
     pub fn due(&self, command: &str, known: &BTreeSet<String>) -> Vec<usize> {
         let outermost = |at: usize| self.cases[at].name.split('/').next();
         let all = 0..self.cases.len();
-        if command == OUTSIDE && self.name != FIRST_OUTSIDE {
+        if command == EXTERNAL && self.name != FIRST_EXTERNAL {
             return Vec::new();
         }
         match command.starts_with(LAB) {

@@ -48,13 +48,13 @@ pub const NAMES: [&str; 18] = [
     "coppice-lab serve",
     "coppice-lab demo",
     "coppice-lab demo --utxo",
-    OUTSIDE,
+    EXTERNAL,
 ];
 
 /// Command whose first call alone is refused, because the other calls are those of `demo --utxo` and `blob-worker`.
-pub const OUTSIDE: &str = "coppice-lab demo --utxo --outside";
-/// The first call of [`OUTSIDE`].
-pub const FIRST_OUTSIDE: &str = "grant_role";
+pub const EXTERNAL: &str = "coppice-lab demo --utxo --external";
+/// The first call of [`EXTERNAL`].
+pub const FIRST_EXTERNAL: &str = "grant_role";
 
 /// Beginning of the names of the commands of `coppice-lab`.
 pub const LAB: &str = "coppice-lab ";

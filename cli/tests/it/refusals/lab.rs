@@ -28,8 +28,8 @@ pub fn command(world: &mut World, name: &str) -> Run {
             report::print(&demo::play(client, demo::Plan::new(150, None, 1)?, begins_at, &origin)?, true)
         }),
         "demo --utxo" => Box::new(|client| report::print(&demo_utxo::run(client, 600, Some(RETAINED), 1)?, true)),
-        "demo --utxo --outside" => Box::new(move |client| {
-            report::print(&demo_utxo::run_outside(client, canister, 600, Some(RETAINED), 1)?, true)
+        "demo --utxo --external" => Box::new(move |client| {
+            report::print(&demo_utxo::run_external(client, canister, 600, Some(RETAINED), 1)?, true)
         }),
         "index" => {
             let LabCommand::Index(args) = Cli::parse_from(["coppice-lab", "index", "--blocks", "150"]).command else {

@@ -273,7 +273,7 @@ fn transaction_that_stops_a_block_can_be_left_out() {
 }
 
 #[test]
-fn store_that_refuses_missing_parents_passes_over_them_after_the_advised_call() {
+fn store_that_refuses_missing_parents_skips_them_after_the_advised_call() {
     let world = World::new(MATURITY);
     world.ingest(APPLIED, Plan::default()).unwrap();
     // The records begin with a later block.
@@ -290,7 +290,7 @@ fn store_that_refuses_missing_parents_passes_over_them_after_the_advised_call() 
 }
 
 #[test]
-fn rest_of_a_body_that_breaks_off_is_passed_over_by_the_advised_call() {
+fn rest_of_a_body_that_breaks_off_is_skipped_by_the_advised_call() {
     let world = World::new(MATURITY);
     world.ingest(APPLIED, plan(vec![])).unwrap();
     // Another program has appended the next block, and cut its last transaction.

@@ -52,7 +52,7 @@ fn create(client: &Client<impl Transport>, height: u32, block: &Block, form: For
         let (bytes, fee) = encodings::of(transaction, spent.as_deref().filter(|_| form == Form::Extended));
         let mined = Some(single_calls::Block { id: height, height });
         let txid = transaction.compute_txid();
-        NewRecord { txid, bytes, fee, mined, conflicting: false, outside: None }
+        NewRecord { txid, bytes, fee, mined, conflicting: false, external: None }
     };
     let records: Vec<NewRecord> = block.txdata.iter().map(record).collect();
     let outcomes = single_calls::create(client, height, &records).unwrap();

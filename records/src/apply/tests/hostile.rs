@@ -58,7 +58,7 @@ fn truncated_body_is_refused_wherever_it_ends() {
 }
 
 #[test]
-fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
+fn rest_of_a_block_is_skipped_where_its_bytes_do_not_lead_on() {
     let txs = txs();
     let whole = body(&[&txs[0].raw, &txs[1].raw]);
     let (ids, end) = ([txs[0].txid, txs[1].txid], whole.len() as u64);

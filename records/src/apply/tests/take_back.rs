@@ -31,13 +31,7 @@ fn block_that_is_taken_back_leaves_its_records_unmined_with_their_spends() {
     assert_eq!(w.take_back(4), 1);
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying {
-            base: 0,
-            next: 4,
-            height: 1_004,
-            transactions: 0,
-            missing_parents: MissingParents::PassOver
-        })
+        Some(UtxoApplying { base: 0, next: 4, height: 1_004, transactions: 0, missing_parents: MissingParents::Skip })
     );
     let of = &blocks[4][1];
     let record = w.record(of).unwrap();
@@ -218,13 +212,7 @@ fn block_in_whose_middle_applying_ended_is_continued_there_under_the_same_id_onl
     );
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying {
-            base: 1,
-            next: 2,
-            height: 1_002,
-            transactions: 0,
-            missing_parents: MissingParents::PassOver
-        })
+        Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0, missing_parents: MissingParents::Skip })
     );
     assert!(txs.iter().all(|tx| w.record(tx).unwrap().blocks.len() == 1));
 }
@@ -249,13 +237,7 @@ fn new_beginning_passes_applied_blocks_and_takes_up_at_the_first_other_one() {
     (0..4).rev().for_each(|number| assert_eq!(w.take_back(number), 1));
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying {
-            base: 0,
-            next: 0,
-            height: 1_000,
-            transactions: 0,
-            missing_parents: MissingParents::PassOver
-        })
+        Some(UtxoApplying { base: 0, next: 0, height: 1_000, transactions: 0, missing_parents: MissingParents::Skip })
     );
 }
 
@@ -492,7 +474,7 @@ fn blocks_after_a_reset_are_new_and_take_over_the_marks_of_deleted_transactions(
     for number in 0..3 {
         w.chain.set_note(number, None);
         // The parent of the first one has no record.
-        let missing_parents = Some(if number == 0 { MissingParents::PassOver } else { MissingParents::Refuse });
+        let missing_parents = Some(if number == 0 { MissingParents::Skip } else { MissingParents::Refuse });
         let arg = UtxoApplyBlock { block_id: 500 + number as u32, missing_parents, ..argument(number) };
         let done = w.apply(&arg).unwrap();
         let created = u32::from(number == 1);

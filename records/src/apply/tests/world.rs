@@ -50,7 +50,7 @@ pub fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number, 0).into(),
         height: height(number),
         block_id: number as u32 + 50,
-        missing_parents: Some(MissingParents::PassOver),
+        missing_parents: Some(MissingParents::Skip),
         skip: None,
         skip_rest: false,
     }

@@ -137,7 +137,7 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
 fn record_with_external_blob_is_kept_without_memory_for_the_queue() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
-    make_outside(&mut s, &tx);
+    make_external(&mut s, &tx);
     fill(&mut s);
     let job = s.prune(1_288);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (1, 0));
@@ -150,10 +150,10 @@ fn record_with_external_blob_is_kept_without_memory_for_the_queue() {
 }
 
 /// Makes a due record whose bytes are in an external blob.
-fn make_outside(s: &mut Service, tx: &Tx) {
+fn make_external(s: &mut Service, tx: &Tx) {
     let store =
         ExternalStore { blob_key: ByteBuf::from(b"key".to_vec()), file_type: FileType::Tx, store_type: StoreType::Tx };
-    let source = TransactionSource::Outside(OutsideTransaction {
+    let source = TransactionSource::External(ExternalTransaction {
         txid: tx.id(),
         store,
         coinbase: false,

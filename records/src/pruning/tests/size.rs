@@ -83,7 +83,7 @@ const INPUTS: u32 = 10;
 const PARENTS: u32 = 20_000;
 
 /// Makes due records with external blobs; each record spends from scattered parents on separate pages.
-fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]> {
+fn external(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]> {
     let call: Call<'static> = s.w.call();
     let parents: Vec<Tx> = (0..among).map(|salt| Tx::orphan(u64::from(salt), 60)).collect();
     for parent in &parents {
@@ -99,7 +99,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
         let input = |vin: u32| ((number * 7_919 + vin * 1_009) % among, vin % 60);
         let inputs: Vec<(u32, u32)> = (0..of_each).map(input).collect();
         let txid = id(u64::from(number) | 1 << 40);
-        let source = TransactionSource::Outside(OutsideTransaction {
+        let source = TransactionSource::External(ExternalTransaction {
             txid: txid.into(),
             store: store(number),
             coinbase: false,
@@ -129,7 +129,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
 #[test]
 fn many_rows_with_records_are_completed_over_messages_each_row_atomically() {
     let mut s = Service::new();
-    let txids = outside(&mut s, ROWS, INPUTS, PARENTS);
+    let txids = external(&mut s, ROWS, INPUTS, PARENTS);
     let job = s.prune(1_288);
     assert_eq!((job.counts.records_deleting, s.status().blobs_pending), (u64::from(ROWS), u64::from(ROWS)));
     let mut rows: Vec<u64> = (1..=u64::from(ROWS)).collect();
@@ -168,7 +168,7 @@ fn many_rows_with_records_are_completed_over_messages_each_row_atomically() {
 #[test]
 fn blob_of_a_large_record_is_counted_when_reported_deleted() {
     let mut s = Service::new();
-    let txid = outside(&mut s, 1, 1_001, 1_001)[0];
+    let txid = external(&mut s, 1, 1_001, 1_001)[0];
     s.prune(1_288);
     let arg =
         CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 3, ..Default::default() };

@@ -141,7 +141,7 @@ impl UtxoStore {
     /// Returns the parent of a winner's input; `None` if it has no record and the input is skipped.
     fn parent(&self, txid: &Hash, call: &Call) -> Result<Option<Found>, UtxoRefusal> {
         match call.missing {
-            MissingParents::PassOver => if_found(self.find(txid)),
+            MissingParents::Skip => if_found(self.find(txid)),
             MissingParents::Refuse => self.find(txid).map(Some),
         }
     }

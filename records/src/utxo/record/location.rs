@@ -34,7 +34,7 @@ pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
 }
 
 /// Returns the bytes that name an external blob.
-pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
+pub fn encode_external(store: &ExternalStore) -> Vec<u8> {
     let mut out = vec![store.store_type as u8, store.file_type as u8];
     out.extend_from_slice(&store.blob_key);
     out
@@ -183,7 +183,7 @@ pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, 
         let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
             return Err(UtxoRefusal::Corrupt { why: "the name of the external blob".into() });
         };
-        return Ok(TransactionPlace::Outside(ExternalStore {
+        return Ok(TransactionPlace::External(ExternalStore {
             blob_key: ByteBuf::from(&bytes[2..]),
             file_type: if *file_type == 0 { FileType::Tx } else { FileType::Outputs },
             store_type,

@@ -196,7 +196,7 @@ fn external_transaction_is_trusted_and_named() {
         file_type: FileType::Tx,
         store_type: StoreType::BlockPersister,
     };
-    let outside = OutsideTransaction {
+    let external = ExternalTransaction {
         txid: tx.id(),
         store: store.clone(),
         coinbase: false,
@@ -206,16 +206,16 @@ fn external_transaction_is_trusted_and_named() {
         inputs: vec![Outpoint { txid: [8; 32].into(), vout: 6 }],
         utxo_hashes: vec![Some(UtxoHash::from(tx.hash(0))), None],
     };
-    let item = UtxoCreate { source: TransactionSource::Outside(outside.clone()), fee: Some(9), ..raw(&tx) };
+    let item = UtxoCreate { source: TransactionSource::External(external.clone()), fee: Some(9), ..raw(&tx) };
     assert!(w.create(&item).unwrap().external);
     let record = w.get(&tx);
-    assert_eq!(record.transaction, TransactionPlace::Outside(store.clone()));
+    assert_eq!(record.transaction, TransactionPlace::External(store.clone()));
     assert_eq!((record.size_in_bytes, record.version, record.lock_time, record.fee), (5_000_000, 3, 4, Some(9)));
     assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
     let part = UtxoGetPart { txid: tx.id(), part: UtxoPart::Transaction, offset: 0, length: 1 };
-    assert_eq!(w.store.transaction(&w.blobs, &part, |_, _, _| None), Err(UtxoRefusal::Outside(store)));
-    let bad = OutsideTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..outside };
-    let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
+    assert_eq!(w.store.transaction(&w.blobs, &part, |_, _, _| None), Err(UtxoRefusal::External(store)));
+    let bad = ExternalTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..external };
+    let item = UtxoCreate { source: TransactionSource::External(bad), ..raw(&tx) };
     assert!(
         matches!(w.create(&item), Err(UtxoRefusal::BadArgument(BadArgument { field, .. })) if field == "utxo_hash")
     );

@@ -7,11 +7,11 @@ use coppice_interface::*;
 const OUTPUTS: u32 = 45_000;
 
 /// Returns a creation with an external transaction.
-fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
+fn external(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
     let txid = Txid::from(id(number));
     let store = ExternalStore { blob_key: txid.clone().into(), file_type: FileType::Tx, store_type: StoreType::Tx };
     let hash = |vout: u32| is_utxo(&vout).then(|| UtxoHash::from(id(u64::from(vout))));
-    let source = TransactionSource::Outside(OutsideTransaction {
+    let source = TransactionSource::External(ExternalTransaction {
         txid,
         store,
         coinbase: false,
@@ -68,14 +68,14 @@ const OTHERS: [u64; 2] = [1_003, 1_009];
 fn winner_takes_outputs_of_several_pages_and_deletion_leaves_no_memory() {
     let mut w = World::new();
     let used = w.store.storage().used_bytes;
-    w.create(&outside(PARENT, Vec::new(), OUTPUTS)).unwrap();
+    w.create(&external(PARENT, Vec::new(), OUTPUTS)).unwrap();
     // The loser spends the outputs in reverse order, after inputs that spend from other transactions.
     let vin_of = |vout: u32| 60_000 + OUTPUTS - 1 - vout;
     let inputs = (0..110_000u32).map(|vin| match vin.checked_sub(60_000) {
         Some(at) if at < OUTPUTS => outpoint(PARENT, OUTPUTS - 1 - at),
         _ => outpoint(2_000 + u64::from(vin % 3), vin),
     });
-    w.create(&outside(LOSER, inputs.collect(), 3)).unwrap();
+    w.create(&external(LOSER, inputs.collect(), 3)).unwrap();
     for range in [0..2_000, 40_000..42_000] {
         let count = utxos(range.clone()).count() as u32;
         assert_eq!(spend(&mut w, LOSER, utxos(range).map(|vout| (vout, vin_of(vout)))), count);
@@ -84,7 +84,7 @@ fn winner_takes_outputs_of_several_pages_and_deletion_leaves_no_memory() {
 
     // The double spend spends some outputs that the loser holds and some that the other transaction holds.
     let wanted = || utxos(0..1_000).chain(utxos(20_000..20_100));
-    let double = outside(WINNER, wanted().map(|vout| outpoint(PARENT, vout)).collect(), 2);
+    let double = external(WINNER, wanted().map(|vout| outpoint(PARENT, vout)).collect(), 2);
     w.create(&UtxoCreate { conflicting: true, ..double }).unwrap();
     let call = w.call();
     let winners = vec![Txid::from(id(WINNER))];

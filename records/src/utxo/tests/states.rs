@@ -343,7 +343,7 @@ fn winner_with_unknown_inputs_is_refused() {
         let mut w = World::new();
         let txid = Txid::from([9; 32]);
         let store = ExternalStore { blob_key: ByteBuf::from([1]), file_type, store_type: StoreType::Tx };
-        let source = TransactionSource::Outside(OutsideTransaction {
+        let source = TransactionSource::External(ExternalTransaction {
             txid: txid.clone(),
             store,
             coinbase: false,

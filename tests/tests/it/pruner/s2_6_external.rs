@@ -32,10 +32,10 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
 }
 
 /// Returns the request for the record of an external transaction.
-fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
+fn external_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
     let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: (*txid).into(), vout: *vout });
     let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(UtxoHash::from(tx.hash(vout))));
-    let source = TransactionSource::Outside(OutsideTransaction {
+    let source = TransactionSource::External(ExternalTransaction {
         txid: tx.id(),
         store,
         coinbase: false,
@@ -49,8 +49,8 @@ fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
 }
 
 /// Makes records of external transactions, mined and spent at 10, due at 20.
-fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
-    let item = |(tx, store): &(&Tx, ExternalStore)| outside_record(tx, store.clone());
+fn external(world: &World, txs: &[(&Tx, ExternalStore)]) {
+    let item = |(tx, store): &(&Tx, ExternalStore)| external_record(tx, store.clone());
     all_ok(create(&world.coppice, 10, txs.iter().map(item).collect()));
     let txs: Vec<&Tx> = txs.iter().map(|(tx, _)| *tx).collect();
     world.mine(10, &txs);
@@ -89,7 +89,7 @@ fn scheduled(world: &World, key: &[u8]) -> (Tx, Tx) {
     world.create(9, &[&parent]);
     world.mine(9, &[&parent]);
     world.spend(9, &child, &[&parent]);
-    outside(world, &[(&child, store(key, FileType::Tx, StoreType::Tx))]);
+    external(world, &[(&child, store(key, FileType::Tx, StoreType::Tx))]);
     let job = world.prune(20);
     assert_eq!((job.counts.records_deleting, job.counts.records_deleted), (1, 0));
     (parent, child)
@@ -169,7 +169,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         store(&[0, 255], FileType::Outputs, StoreType::BlockPersister),
         store(b"first", FileType::Outputs, StoreType::Tx),
     ];
-    outside(&world, &txs.iter().zip(stores.clone()).collect::<Vec<_>>());
+    external(&world, &txs.iter().zip(stores.clone()).collect::<Vec<_>>());
     world.block(50, false);
     let job = world.prune(22);
     assert_eq!((job.counts.processed, job.counts.records_deleting, job.counts.records_deleted), (3, 3, 0));
@@ -275,7 +275,7 @@ fn s2_6_error_rows_that_were_given_up_are_listed_in_pages() {
     let world = with_worker();
     let txs = orphans(1..6);
     let stores = (1..6u8).map(|key| store(&[key], FileType::Tx, StoreType::Temp));
-    outside(&world, &txs.iter().zip(stores).collect::<Vec<_>>());
+    external(&world, &txs.iter().zip(stores).collect::<Vec<_>>());
     world.prune(20);
     complete(&world, &[], &[1, 2, 3, 4, 5], 1);
     let (mut read, mut cursor) = (Vec::new(), None::<u64>);
@@ -318,9 +318,9 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let world = with_worker();
     let [first, second] = [Tx::orphan(1, 1), Tx::orphan(2, 1)];
     let same = || store(b"same", FileType::Tx, StoreType::Tx);
-    outside(&world, &[(&first, same())]);
+    external(&world, &[(&first, same())]);
     let name = || BlobName { blob_key: ByteBuf::from(*b"same"), file_type: "tx".into(), store_type: StoreType::Tx };
-    let try_second = || create(&world.coppice, 10, vec![outside_record(&second, same())]).results;
+    let try_second = || create(&world.coppice, 10, vec![external_record(&second, same())]).results;
     assert_eq!(try_second(), [Err(UtxoCreateError::BlobTaken)]);
     assert!(world.record(&second).is_none());
     // No caller can schedule the blob for deletion while a record needs it.
@@ -331,7 +331,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     assert_eq!(schedule(), Err(BlobDeletionError::HoldsRecord));
     let cancelled = world.coppice.producer().cancel_blob_deletion(&name()).answer();
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
-    let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
+    let again = create(&world.coppice, 10, vec![external_record(&first, same())]).results;
     assert_eq!(again, [Err(UtxoCreateError::TxExists)], "repeated, in case the answer was lost");
     assert_eq!(world.prune(20).counts.records_deleting, 1);
     assert_eq!(
@@ -342,13 +342,13 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     assert_eq!((rows.len(), &rows[0].txid), (1, &Some(first.id())));
     complete(&world, &[rows[0].id], &[], 1);
     assert_eq!(world.record(&first), None);
-    all_ok(create(&world.coppice, 21, vec![outside_record(&second, same())]));
+    all_ok(create(&world.coppice, 21, vec![external_record(&second, same())]));
     // A blob that is queued without a record cannot get a record.
     let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..manual };
     world.coppice.producer().schedule_blob_deletion(&other).answer().unwrap();
     let third = Tx::orphan(3, 1);
     let refused =
-        create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
+        create(&world.coppice, 21, vec![external_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
     assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
 }
 
@@ -358,7 +358,7 @@ fn s2_6_a_key_of_1024_bytes_is_accepted_and_a_longer_one_refused() {
     let tx = Tx::orphan(1, 1);
     let make = |len: usize| {
         let store = store(&vec![7; len], FileType::Tx, StoreType::Tx);
-        create(&world.coppice, 10, vec![outside_record(&tx, store)]).results.remove(0)
+        create(&world.coppice, 10, vec![external_record(&tx, store)]).results.remove(0)
     };
     for len in [0, 1_025, 70_000] {
         let refused = make(len);
@@ -409,7 +409,7 @@ fn scheduling_a_blob_grows_no_memory() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let world = World::on(coppice);
     let tx = Tx::orphan(1, 1);
-    outside(&world, &[(&tx, store(b"key", FileType::Tx, StoreType::Tx))]);
+    external(&world, &[(&tx, store(b"key", FileType::Tx, StoreType::Tx))]);
     (1..200).for_each(|growth| host.faults().trap_growth(growth));
     let job = World::scheduled(world.persisted(20));
     assert!(job.id > 0);

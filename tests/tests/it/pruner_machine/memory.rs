@@ -61,7 +61,7 @@ impl Machine {
             let number = 0xF111_0000 + self.fillers.records;
             let blob_key = ByteBuf::from(number.to_le_bytes());
             let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
-            let source = TransactionSource::Outside(OutsideTransaction {
+            let source = TransactionSource::External(ExternalTransaction {
                 txid: id(number).into(),
                 store,
                 coinbase: false,

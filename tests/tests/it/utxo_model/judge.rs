@@ -49,7 +49,7 @@ fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
     let outside = match &seen.transaction {
         TransactionPlace::Record | TransactionPlace::Block { .. } => false,
         TransactionPlace::Blobs { .. } => true,
-        TransactionPlace::Outside(_) => return Err("  its bytes are outside\n".into()),
+        TransactionPlace::External(_) => return Err("  its bytes are outside\n".into()),
     };
     if outside != expected.external() {
         return Err(format!("  its bytes are {:?}\n", seen.transaction));

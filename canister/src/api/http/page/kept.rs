@@ -113,7 +113,7 @@ fn record(record: &UtxoRecord) -> Markup {
         TransactionPlace::Record => "in the record".to_string(),
         TransactionPlace::Blobs { .. } => "in the BlobStore".into(),
         TransactionPlace::Block { number, .. } => format!("in block {}, as long as it is kept", count(*number)),
-        TransactionPlace::Outside(store) => format!("outside, in a store of type {:?}", store.store_type),
+        TransactionPlace::External(store) => format!("external, in a store of type {:?}", store.store_type),
     };
     html! {
         section.card {

@@ -129,7 +129,8 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
         for number in 0..many {
             let name =
                 BlobName { blob_key: vec![number as u8].into(), file_type: "tx".into(), store_type: StoreType::Block };
-            let row = mutate(|state| state.records.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
+            let row =
+                mutate(|state| state.records.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
             mutate(|state| state.records.deletions.increment(row.id, 1, platform::time_ns())).unwrap();
         }
         read_all(&format!("{many} external blobs were given up"), &mut faults);

@@ -104,14 +104,14 @@ fn partial() -> impl Strategy<Value = PartialTransaction> {
     })
 }
 
-fn outside() -> impl Strategy<Value = OutsideTransaction> {
+fn external() -> impl Strategy<Value = ExternalTransaction> {
     let types = prop::sample::select(vec![FileType::Tx, FileType::Outputs]);
     let store = (bytes(), types, prop::sample::select(StoreType::ALL.to_vec()));
     let store = store.prop_map(|(blob_key, file_type, store_type)| ExternalStore { blob_key, file_type, store_type });
     let hashes = vec(prop::option::of(utxo_hash()), 0..4);
     let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
     (txid(), store, words, vec(outpoint(), 0..4), hashes).prop_map(
-        |(txid, store, (version, lock_time, size, coinbase), inputs, utxo_hashes)| OutsideTransaction {
+        |(txid, store, (version, lock_time, size, coinbase), inputs, utxo_hashes)| ExternalTransaction {
             txid,
             store,
             coinbase,
@@ -129,7 +129,7 @@ fn source() -> impl Strategy<Value = TransactionSource> {
         bytes().prop_map(TransactionSource::Raw),
         txid().prop_map(TransactionSource::Uploaded),
         partial().prop_map(TransactionSource::Outputs),
-        outside().prop_map(TransactionSource::Outside),
+        external().prop_map(TransactionSource::External),
         (any::<u64>(), any::<u32>())
             .prop_map(|(number, position)| TransactionSource::Kept(KeptTransaction { number, position })),
     ]

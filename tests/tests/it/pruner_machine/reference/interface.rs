@@ -246,7 +246,7 @@ impl State {
     fn named(&self, source: &TransactionSource) -> Transaction {
         let txid: coppice_interface::Txid = match source {
             TransactionSource::Raw(raw) => Sha256::digest(Sha256::digest(raw)).to_vec().into(),
-            TransactionSource::Outside(outside) => outside.txid.clone(),
+            TransactionSource::External(external) => external.txid.clone(),
             other => panic!("the machine creates {other:?}"),
         };
         self.family.get(&txid).expect("one of the family").clone()

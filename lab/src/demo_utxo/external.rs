@@ -24,14 +24,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Fewest outputs of a transaction that is kept outside; coinbases never are.
+/// Fewest outputs of a transaction that is external; coinbases never are.
 const OUTPUTS: usize = 3;
 /// Seconds of a lease.
 const LEASE: Duration = Duration::from_secs(300);
 
-/// Figures of the transactions outside.
+/// Figures of the external transactions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OutsideFigures {
+pub struct ExternalFigures {
     /// Files that were written.
     pub written: u64,
     /// Blobs that the worker deleted.
@@ -43,14 +43,14 @@ pub struct OutsideFigures {
 }
 
 /// The directory and its worker.
-pub struct Outside<'a, S> {
+pub struct External<'a, S> {
     directory: PathBuf,
     worker: Run<'a, S>,
     /// The transactions of the files that were written.
     written: BTreeSet<bitcoin::Txid>,
 }
 
-impl<'a, S: Site> Outside<'a, S> {
+impl<'a, S: Site> External<'a, S> {
     /// Creates a worker on a directory, marks the directory, and grants the worker's role.
     ///
     /// # Errors
@@ -85,16 +85,16 @@ impl<'a, S: Site> Outside<'a, S> {
         Ok(Self { directory: directory.to_path_buf(), worker, written: BTreeSet::new() })
     }
 
-    /// Returns whether a transaction belongs outside.
+    /// Returns whether a transaction is external.
     pub fn takes(transaction: &bitcoin::Transaction) -> bool {
         !transaction.is_coinbase() && transaction.output.len() >= OUTPUTS
     }
 
-    /// Writes a transaction's file, if it belongs outside. Returns the source of its record in place of the bytes.
+    /// Writes a transaction's file, if it is external. Returns the source of its record in place of the bytes.
     ///
     /// # Errors
     /// When its file cannot be written.
-    pub fn put(&mut self, made: &Made, entry: &Entry) -> Result<Option<OutsideTransaction>> {
+    pub fn put(&mut self, made: &Made, entry: &Entry) -> Result<Option<ExternalTransaction>> {
         let transaction = &made.transaction;
         if !Self::takes(transaction) {
             return Ok(None);
@@ -108,7 +108,7 @@ impl<'a, S: Site> Outside<'a, S> {
             txid: input.previous_output.txid.to_byte_array().into(),
             vout: input.previous_output.vout,
         };
-        Ok(Some(OutsideTransaction {
+        Ok(Some(ExternalTransaction {
             txid: txid.clone(),
             store: ExternalStore { blob_key: txid.into(), file_type: FileType::Tx, store_type: StoreType::Tx },
             coinbase: false,
@@ -142,7 +142,7 @@ impl<'a, S: Site> Outside<'a, S> {
     ///
     /// # Errors
     /// When a file is missing, or should have been deleted.
-    pub fn verify(&self, ledger: &Ledger) -> Result<OutsideFigures> {
+    pub fn verify(&self, ledger: &Ledger) -> Result<ExternalFigures> {
         let files =
             std::fs::read_dir(&self.directory)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
         let mut files: BTreeSet<String> = files.collect::<Result<_>>()?;
@@ -160,7 +160,7 @@ impl<'a, S: Site> Outside<'a, S> {
             self.written.len(),
             files.len()
         );
-        Ok(OutsideFigures {
+        Ok(ExternalFigures {
             written: self.written.len() as u64,
             deleted: figures.deleted,
             leases: figures.leases,

@@ -4,7 +4,7 @@ mod settings;
 
 pub use settings::*;
 
-use super::PruneProgress;
+use super::blocks::PruneProgress;
 use crate::Txid;
 use crate::error::{BadArgument, BadHeight};
 use crate::settings::ConfigError;
