@@ -168,10 +168,10 @@ layouts! {
         "0000000000000000000000000000000000000000000000000000000000000000",
         "1f000000010000002ae740d1f2d739d82100000001000000b870bee4e4bfb1c5",
     ];
-    block_records: of_space(of_chain::BLOCK_RECORDS, 0), [
+    headers: of_space(of_chain::HEADERS, 0), [
         "4350425208000000000000000000000000000000000000000000000000000000",
     ];
-    a_block_record: of_memory(page_of(coppice_chain::owners::BLOCK_RECORDS) + 8 * 256), [
+    a_header: of_memory(page_of(coppice_chain::owners::HEADERS) + 8 * 256), [
         "0cb10000000000000800000000000000a0190100000000002823000004000000",
         "080000000000000008105e5f0000000008105e5f000000000000000020000000",
         "005a8f7d1e709d20fea2d465adab219e017d1c192e989c8fb08d35bd0a2d9dcd",

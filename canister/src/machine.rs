@@ -401,8 +401,8 @@ impl Machine {
                 let number = pick(&numbers);
                 self.harm(number);
                 state::read(|state| match harm {
-                    Harm::Misplaced(offset) => state.chain.misplace_record(number, offset),
-                    _ => state.chain.poison_record(number),
+                    Harm::Misplaced(offset) => state.chain.misplace_header(number, offset),
+                    _ => state.chain.poison_header(number),
                 });
             }
             Harm::Pointer | Harm::Blob if !log.is_empty() => {
@@ -678,7 +678,7 @@ fn damage_found_by_an_abort_is_counted() {
         machine.put(usize::MAX);
         machine.commit(1);
         assert_eq!(machine.model.upload.as_ref().unwrap().entered, 2);
-        state::mutate(|state| state.chain.poison_record(6));
+        state::mutate(|state| state.chain.poison_header(6));
         machine.harm(6);
         machine.model.harmed = 1;
         if manual {

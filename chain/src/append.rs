@@ -4,9 +4,9 @@
 //! and the same `commit`.
 
 use super::draft::{Admission, Draft, Standing, too_large};
+use super::header::{BlockMeta, StoredHeader};
 use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
-use super::record::{BlockMeta, BlockRecord};
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered};
 use crate::owners;
@@ -59,7 +59,7 @@ impl ChainStore {
         self.log
             .reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least)
             .map_err(NoMemory::from)?;
-        self.reserve_records(&draft, &index)?;
+        self.reserve_headers(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let entered = self.metered(index.references(), |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
         let entered = entered.map_err(|error| match error {
@@ -117,7 +117,7 @@ impl ChainStore {
             return Err(AppendError::Pruned { first_available: state.oldest });
         }
         if draft.number < state.next {
-            let kept = self.records.get(draft.number);
+            let kept = self.headers.get(draft.number);
             let differs = kept.map_or_else(
                 || vec![BlockField::Unreadable],
                 |kept| draft.differences(&kept, self.parent(draft.number)),
@@ -163,10 +163,10 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Reserves memory for the block's record and its entries in both tables.
-    pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+    /// Reserves memory for the block's header and its entries in both tables.
+    pub(super) fn reserve_headers(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
-        self.records.reserve(draft.number, oldest).map_err(NoMemory::from)?;
+        self.headers.reserve(draft.number, oldest).map_err(NoMemory::from)?;
         self.index.reserve(u64::from(index.transactions())).map_err(NoMemory::from)?;
         if index.keys() > 0 {
             self.keys.reserve(u64::from(index.keys())).map_err(NoMemory::from)?;
@@ -225,15 +225,15 @@ impl ChainStore {
         }
     }
 
-    /// Writes the record of the next block. The seal is known when the block becomes the head.
-    pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta, seal: Seal) {
+    /// Writes the header of the next block. The seal is known when the block becomes the head.
+    pub(super) fn put_header(&mut self, draft: &Draft, meta: BlockMeta, seal: Seal) {
         let Draft { hash, sha256, .. } = *draft;
         let references_before = self.state.references;
         self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
-        self.records.put(&BlockRecord { meta, hash, seal, sha256, references_before });
+        self.headers.put(&StoredHeader { meta, hash, seal, sha256, references_before });
     }
 
-    /// Writes the record and moves the head. The payload, the ids and the keys must be in place.
+    /// Writes the header and moves the head. The payload, the ids and the keys must be in place.
     pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
         // For the first block, `base` is already set to its number.
         let leaf = Leaf {
@@ -248,7 +248,7 @@ impl ChainStore {
             Ic::trap("append: the seal of the block before is unknown");
         };
         let seal = seals::seal(&before, &leaf);
-        self.put_record(draft, meta, seal);
+        self.put_header(draft, meta, seal);
         let state = &mut self.state;
         if !state.started {
             state.started = true;

@@ -23,11 +23,11 @@ impl Blocks for ChainStore {
 
     fn note(&self, number: u64) -> Option<Note> {
         let kept = self.state.started && (self.state.oldest..self.state.next).contains(&number);
-        if kept { self.records.note(number) } else { None }
+        if kept { self.headers.note(number) } else { None }
     }
 
     fn set_note(&mut self, number: u64, note: Option<&Note>) {
-        self.records.set_note(number, note);
+        self.headers.set_note(number, note);
     }
 
     fn rolling_back_to(&self) -> Option<u64> {

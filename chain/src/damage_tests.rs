@@ -1,4 +1,4 @@
-//! Damage that stays local: wrong and undecodable records next to a rollback, lost blobs of the log, postings that outlive their block, and
+//! Damage that stays local: wrong and undecodable headers next to a rollback, lost blobs of the log, postings that outlive their block, and
 //! the ring of the log's directory.
 
 use super::*;
@@ -51,7 +51,7 @@ fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     assert!(!blobs.has_quarantined());
 }
 
-/// Damage to a record.
+/// Damage to a header.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     None,
@@ -59,7 +59,7 @@ enum Harm {
     At(u64),
 }
 
-/// Kinds of damage to a record in a log that ends at `tail`.
+/// Kinds of damage to a header in a log that ends at `tail`.
 fn harms(tail: u64) -> Vec<Harm> {
     let places = [0, u64::from(CLASS), tail / 2, tail, u64::MAX];
     [Harm::None, Harm::Undecodable].into_iter().chain(places.map(Harm::At)).collect()
@@ -68,15 +68,15 @@ fn harms(tail: u64) -> Vec<Harm> {
 fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
     match harm {
         Harm::None => {}
-        Harm::Undecodable => chain.poison_record(number),
-        Harm::At(offset) => chain.misplace_record(number, offset),
+        Harm::Undecodable => chain.poison_header(number),
+        Harm::At(offset) => chain.misplace_header(number, offset),
     }
 }
 
-/// However wrong the records of the head and of the block before it are, a rollback releases no blob of a kept block. Space that cannot be
+/// However wrong the headers of the head and of the block before it are, a rollback releases no blob of a kept block. Space that cannot be
 /// freed stays until it is pruned.
 #[test]
-fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
+fn rollback_next_to_wrong_headers_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
     for of_head in harms(tail) {
         for of_before in harms(tail) {
@@ -121,10 +121,10 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
     }
 }
 
-/// However wrong the records of two neighbours are, in the middle or at the head, pruning releases no blob of a kept block. Space that
+/// However wrong the headers of two neighbours are, in the middle or at the head, pruning releases no blob of a kept block. Space that
 /// cannot be freed with them is freed with a later block.
 #[test]
-fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
+fn pruning_next_to_wrong_headers_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
     for first in [0, 4, 10] {
         for of_first in harms(tail) {
@@ -284,7 +284,7 @@ fn postings_left_by_damage_are_dropped_by_the_sweep() {
     }
     let lost: Vec<_> = (100..150).map(id).collect();
     append(&mut chain, &mut blobs, &block(4, &lost, 10)).unwrap();
-    chain.poison_record(4);
+    chain.poison_header(4);
     assert_eq!(chain.remove_head(&mut blobs).unwrap().faults.len(), 1);
     let gone = |chain: &ChainStore, blobs: &BlobStore| {
         lost.iter().all(|id| chain.location(blobs, id) == Err(ReadError::NotFound))
@@ -345,14 +345,14 @@ fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed>
     Some(chain.skip(blobs, removal))
 }
 
-/// Skipping a block whose removal traps frees the range that the next block's record gives, unless that is damaged.
+/// Skipping a block whose removal traps frees the range that the next block's header gives, unless that is damaged.
 #[test]
 fn skipped_block_loses_only_its_own_blobs() {
     let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.arena().class_counters(chain.log_class()).lost;
     for wrong in [false, true] {
         let (mut chain, mut blobs) = chain_of(12);
         if wrong {
-            chain.misplace_record(1, chain.state().log_tail);
+            chain.misplace_header(1, chain.state().log_tail);
         }
         skip_oldest(&mut chain, &mut blobs).unwrap();
         assert_eq!(chain.state().oldest, 1);
@@ -372,7 +372,7 @@ fn skipped_block_loses_only_its_own_blobs() {
     }
     let (mut chain, mut blobs) = chain_of(1);
     assert_eq!(skip_oldest(&mut chain, &mut blobs), None, "the head is never removed");
-    // If the block is the last of a page of records, that page is lost, and a new one is created.
+    // If the block is the last of a page of headers, that page is lost, and a new one is created.
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..300 {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
@@ -393,7 +393,7 @@ fn rollback_ignores_a_damaged_sum_of_references() {
     for (damaged, sum) in [(5, 0), (5, u64::MAX), (4, 0), (4, u64::MAX), (3, 0)] {
         let (mut chain, mut blobs) = chain_of(6);
         (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
-        chain.records.poison(damaged, 224, &u64::to_le_bytes(sum));
+        chain.headers.poison(damaged, 224, &u64::to_le_bytes(sum));
         chain.remove_head(&mut blobs).unwrap();
         // A damaged block is not left as the head.
         let kept = if damaged == 4 { 2 } else { 3 };
@@ -453,11 +453,11 @@ fn reset_may_drop_a_rollback_that_cannot_finish() {
     }
 }
 
-/// A page ends before a damaged record, which the next call reports; the blocks after it can be read.
+/// A page ends before a damaged header, which the next call reports; the blocks after it can be read.
 #[test]
-fn a_page_of_headers_ends_before_a_damaged_record() {
+fn a_page_of_headers_ends_before_a_damaged_header() {
     let (chain, _) = chain_of(8);
-    chain.poison_record(5);
+    chain.poison_header(5);
     let page = |from: u64, to: u64| {
         let page = chain.headers(from, to);
         page.map(|page| (page.headers.iter().map(|header| header.number).collect::<Vec<_>>(), page.next))

@@ -1,7 +1,7 @@
 //! A new block that is not yet part of the chain, and the conditions under which it is admitted.
 
 use super::hash::{Hash, MAX_HASH};
-use super::record::BlockRecord;
+use super::header::StoredHeader;
 use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
 use coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
@@ -93,7 +93,7 @@ impl Draft {
     }
 
     /// Returns the fields in which the block differs from a kept one, whose parent may be unknown. Declared digests are compared, not bytes.
-    pub fn differences(&self, kept: &BlockRecord, parent: Option<Hash>) -> Vec<BlockField> {
+    pub fn differences(&self, kept: &StoredHeader, parent: Option<Hash>) -> Vec<BlockField> {
         let segment = |segment: Segment| {
             let at = segment.index();
             (self.lengths[at], self.sha256[at]) != (kept.meta.lengths[at], kept.sha256[at])

@@ -43,8 +43,8 @@ fn find(
 ) -> Result<KeyPage, KeyError> {
     let page = chain.find_by_key(blobs, key, cursor, limit)?;
     for found in &page.transactions {
-        let record = chain.record(found.block_number).unwrap();
-        assert_eq!(found.block_hash, record.hash.to_bytes());
+        let header = chain.stored_header(found.block_number).unwrap();
+        assert_eq!(found.block_hash, header.hash.to_bytes());
         assert_eq!(found.id, id(found.block_number << 8 | u64::from(found.position)));
     }
     Ok(page)
@@ -197,9 +197,9 @@ fn key_lookup_in_damaged_data_is_corrupt_and_never_wrong() {
     let corrupt = |page: Result<KeyPage, KeyError>, of: u64| {
         assert!(matches!(page, Err(KeyError::Corrupt { number, .. }) if number == of), "{page:?}");
     };
-    // The record of a block in the middle.
+    // The header of a block in the middle.
     let (mut chain, mut blobs) = world();
-    chain.poison_record(5);
+    chain.poison_header(5);
     let page = find(&chain, &blobs, b"a", None, 10).unwrap();
     assert_eq!(rows(&page), [(7, 0), (6, 0)], "what comes before it");
     corrupt(find(&chain, &blobs, b"a", page.cursor.as_ref(), 10), 5);
@@ -215,10 +215,10 @@ fn key_lookup_in_damaged_data_is_corrupt_and_never_wrong() {
     let removed = chain.remove_head(&mut blobs).unwrap();
     assert!(removed.faults.iter().any(|fault| fault.starts_with("block 7: its index segment")), "{:?}", removed.faults);
 
-    // The head's record: its keys stay in the table, and name positions that another block has later.
+    // The head's header: its keys stay in the table, and name positions that another block has later.
     for fork in [&[] as &[(u32, &[u8])], &[(3, b"b"), (2, b"a")], &[(0, b"b")], &[(0, b"c"), (0, b"b"), (0, b"b")]] {
         let (mut chain, mut blobs) = world();
-        chain.poison_record(7);
+        chain.poison_header(7);
         assert_eq!(chain.remove_head(&mut blobs).unwrap().faults.len(), 1);
         for key in [b"a", b"b"] {
             assert_eq!(all(&chain, &blobs, key, 1), [], "older postings are unreachable");

@@ -1,6 +1,6 @@
 //! The chain: blocks, their receipts and their index, from the oldest kept block to the head (`docs/design.md` 2.2 and 3).
 //!
-//! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `records`. Its *references* are its
+//! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `headers`. Its *references* are its
 //! transaction ids and secondary keys. A *posting* is the place of a reference: a block, and a position in the block. A
 //! [`HashTable`](coppice_storage::table::HashTable) leads from the hash of an id or key to its newest posting, which is verified against the
 //! index segment; a *link* in the log leads from a posting to the one before it.
@@ -9,7 +9,7 @@
 //! append ──▶ table (id → newest posting)       space TRANSACTION_INDEX
 //!        ──▶ table (key → newest posting)      space KEY_INDEX
 //!        ──▶ log ──▶ blobs                     LOG_DIRECTORY; body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
-//!        ──▶ records                           BLOCK_RECORDS: lengths, hashes, times
+//!        ──▶ headers                           HEADERS: lengths, hashes, times
 //!        ──▶ state                             CELLS: next, log tail
 //! ```
 //! **One message**, for example `append_block`: the canister (`api/endpoints/blocks.rs`) calls `ChainStore::append`, which does every check, reserves
@@ -17,13 +17,13 @@
 //!
 //! **Between messages**
 //!
-//! - Readers see the blocks `oldest..next`. Each has a record, and its part of the log in the blobs `log_first..log_end`.
+//! - Readers see the blocks `oldest..next`. Each has a header, and its part of the log in the blobs `log_first..log_end`.
 //! - At most one of these is under way: an upload, a rollback, the clearing after a reset. At most one block is partly in the tables.
 //! - A posting below the bound ([`ChainState::bound`]) is stale: readers ignore it, and a sweep drops it later.
 //!
 //! **Files, in reading order**
 //!
-//! - `state/`, `record`, `records`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`], which owns them and the two tables.
+//! - `state/`, `header`, `headers`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`], which owns them and the two tables.
 //! - `draft`, `append`: the checks of a new block, and its entry. `upload/`: the same for a block in chunks.
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
@@ -41,14 +41,14 @@ mod directory;
 mod draft;
 pub mod export;
 mod hash;
+mod header;
+mod headers;
 mod log;
 pub mod owners;
 pub mod places;
 mod postings;
 pub mod pruning;
 mod read;
-mod record;
-mod records;
 mod remove;
 mod reorgs;
 mod reset;
@@ -63,9 +63,9 @@ mod upload;
 pub use coppice_interface::segments::Segment;
 pub use draft::Admission;
 pub use hash::{Hash, MAX_HASH};
+pub use header::{BlockMeta, Numbers, StoredHeader};
 pub use postings::pages::MAX_KEY_PAGE;
 pub use postings::sweep::{IndexTable, TableDebt};
-pub use record::{BlockMeta, BlockRecord, Numbers};
 pub use remove::{Removal, Removals, Removed};
 pub use reorgs::Rollbacks;
 pub use rollback::RolledBack;

@@ -7,8 +7,8 @@ use coppice_storage::arena;
 pub const CHAIN: arena::Owner = Owner::Chain.in_arena();
 /// Blobs of the open upload of a block.
 pub const UPLOAD: arena::Owner = Owner::Upload.in_arena();
-/// Pages of block records.
-pub const BLOCK_RECORDS: arena::Owner = Owner::BlockRecords.in_arena();
+/// Pages of headers.
+pub const HEADERS: arena::Owner = Owner::Headers.in_arena();
 /// Pages of the transaction index.
 pub const TRANSACTION_INDEX: arena::Owner = Owner::TransactionIndex.in_arena();
 /// Pages of the index of secondary keys.

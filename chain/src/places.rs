@@ -2,8 +2,8 @@
 
 /// Space of the log's directory: the blob that holds each part.
 pub const LOG_DIRECTORY: u8 = 1;
-/// Space of the directory of block records: the page that holds each part.
-pub const BLOCK_RECORDS: u8 = 2;
+/// Space of the directory of headers: the page that holds each part.
+pub const HEADERS: u8 = 2;
 /// Space of the directory of the transaction index.
 pub const TRANSACTION_INDEX: u8 = 3;
 /// Space of the directory of the index from each secondary key to its newest posting.
@@ -21,7 +21,7 @@ pub const EXPORTERS: u64 = 32_768;
 pub const ROLLBACKS: u64 = 131_072;
 
 /// All spaces.
-pub const SPACES: [u8; 4] = [LOG_DIRECTORY, BLOCK_RECORDS, TRANSACTION_INDEX, KEY_INDEX];
+pub const SPACES: [u8; 4] = [LOG_DIRECTORY, HEADERS, TRANSACTION_INDEX, KEY_INDEX];
 /// All cells: the first byte, and the number of bytes.
 pub const CELLS: [(u64, u64); 5] =
     [(CHAIN, 4_096), (UPLOAD, 8_192), (PRUNE, 16_384), (EXPORTERS, 32_768), (ROLLBACKS, 4_096)];

@@ -1,7 +1,7 @@
 //! Queries of the kept blocks: headers, segments, and look-up of a transaction by its id. `postings/pages.rs` looks up keys.
 
 use super::hash::Hash;
-use super::record::{BlockMeta, BlockRecord};
+use super::header::{BlockMeta, StoredHeader};
 use super::store::ChainStore;
 use coppice_interface::methods::MAX_REPLY;
 use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
@@ -39,7 +39,7 @@ fn corrupt(number: u64, why: impl std::fmt::Display) -> ReadError {
 }
 
 fn damaged(number: u64) -> ReadError {
-    corrupt(number, "its record is damaged")
+    corrupt(number, "its header is damaged")
 }
 
 impl ChainStore {
@@ -65,10 +65,10 @@ impl ChainStore {
     /// `NotFound`, `Pruned` or `Corrupt`.
     pub fn find(&self, number: u64) -> Result<BlockMeta, ReadError> {
         self.check_kept(number)?;
-        self.records.meta(number).ok_or_else(|| damaged(number))
+        self.headers.meta(number).ok_or_else(|| damaged(number))
     }
 
-    /// The hash of the block before a kept block: `None` if that block's record is damaged.
+    /// The hash of the block before a kept block: `None` if that block's header is damaged.
     pub fn parent(&self, number: u64) -> Option<Hash> {
         if number == self.state.oldest { self.state.parent } else { self.hash(number - 1) }
     }
@@ -78,7 +78,7 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find).
     pub fn header(&self, number: u64) -> Result<BlockHeader, ReadError> {
-        Ok(self.record(number)?.header(self.parent(number)))
+        Ok(self.stored_header(number)?.header(self.parent(number)))
     }
 
     /// The headers of blocks from `from` to `to`, both included: at most `MAX_HEADERS` (1,000), and none above the head.
@@ -90,15 +90,15 @@ impl ChainStore {
         if from > to {
             return Ok(page);
         }
-        let first = self.record(from)?;
+        let first = self.stored_header(from)?;
         let mut parent = first.hash;
         page.headers.push(first.header(self.parent(from)));
         let last = to.min(self.state.next - 1);
         for number in from + 1..=last {
-            match self.record(number) {
-                Ok(record) if page.headers.len() < MAX_HEADERS => {
-                    page.headers.push(record.header(Some(parent)));
-                    parent = record.hash;
+            match self.stored_header(number) {
+                Ok(header) if page.headers.len() < MAX_HEADERS => {
+                    page.headers.push(header.header(Some(parent)));
+                    parent = header.hash;
                 }
                 _ => {
                     page.next = Some(number);
@@ -109,13 +109,13 @@ impl ChainStore {
         Ok(page)
     }
 
-    /// A block's full record, without its payload.
+    /// A block's full header, without its payload.
     ///
     /// # Errors
     /// As [`find`](Self::find).
-    pub fn record(&self, number: u64) -> Result<BlockRecord, ReadError> {
+    pub fn stored_header(&self, number: u64) -> Result<StoredHeader, ReadError> {
         self.check_kept(number)?;
-        self.records.get(number).ok_or_else(|| damaged(number))
+        self.headers.get(number).ok_or_else(|| damaged(number))
     }
 
     /// Part of a segment: the segment, the first byte, the number of bytes.
@@ -140,8 +140,8 @@ impl ChainStore {
     /// # Errors
     /// As [`find`](Self::find); `TooLarge` if the block does not fit into a reply.
     pub fn block(&self, blobs: &BlobStore, number: u64) -> Result<Block, ReadError> {
-        let record = self.record(number)?;
-        let meta = record.meta;
+        let header = self.stored_header(number)?;
+        let meta = header.meta;
         let size = meta.payload_len();
         if size > MAX_REPLY {
             return Err(ReadError::TooLarge { size, limit: MAX_REPLY });
@@ -149,7 +149,7 @@ impl ChainStore {
         let whole =
             |segment: Segment| self.read_part(blobs, &meta, (segment, 0, u64::from(meta.lengths[segment.index()])));
         Ok(Block {
-            header: record.header(self.parent(number)),
+            header: header.header(self.parent(number)),
             body: whole(Segment::Body)?,
             receipts: whole(Segment::Receipts)?,
             index: whole(Segment::Index)?,
@@ -224,8 +224,8 @@ impl ChainStore {
     fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {
         // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
         let Some((number, position)) = self.reachable(posting) else { return Ok(PostingMatch::Gone) };
-        let record = self.records.peek(number);
-        let (meta, hash) = record.ok_or_else(|| damaged(number))?;
+        let header = self.headers.peek(number);
+        let (meta, hash) = header.ok_or_else(|| damaged(number))?;
         if position >= meta.transactions {
             // The posting outlived a damaged block with this number.
             return Ok(PostingMatch::Gone);
@@ -236,7 +236,7 @@ impl ChainStore {
         }
         let at = meta.segment_start(Segment::Index) + id_offset(position);
         if at + ID as u64 > meta.payload_end() {
-            return Err(corrupt(number, "its record names more transactions than its index segment has room for"));
+            return Err(corrupt(number, "its header names more transactions than its index segment has room for"));
         }
         let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;
         if !same_key(&found, id) {
@@ -253,7 +253,7 @@ impl ChainStore {
     pub fn receipt(&self, blobs: &BlobStore, id: &[u8]) -> Result<Receipt, ReadError> {
         let location = self.location(blobs, id)?;
         let number = location.block_number;
-        let (meta, _) = self.records.peek(number).ok_or_else(|| damaged(number))?;
+        let (meta, _) = self.headers.peek(number).ok_or_else(|| damaged(number))?;
         let position = location.position;
         if meta.lengths[Segment::Receipts.index()] == 0 {
             return Err(ReadError::NotFound);

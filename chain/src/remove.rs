@@ -5,8 +5,8 @@
 //! (`postings/sweep.rs`). So pruning reads and changes as much for a block with one transaction as for a block with 100,000. The head
 //! is removed by `rollback.rs`.
 
-use super::record::{BlockMeta, Numbers};
-use super::records::PAGE_RECORDS;
+use super::header::{BlockMeta, Numbers};
+use super::headers::PAGE_HEADERS;
 use super::store::ChainStore;
 use crate::owners;
 #[cfg(feature = "bench")]
@@ -32,11 +32,11 @@ pub struct Removed {
 pub struct Removal {
     /// The block's number.
     pub number: u64,
-    /// `None` if the block's record is damaged.
-    record: Option<Numbers>,
+    /// `None` if the block's header is damaged.
+    header: Option<Numbers>,
     /// Blobs of the log that become free.
     freed: Range<u64>,
-    /// References before the next block according to that block's record.
+    /// References before the next block according to that block's header.
     references_below: Option<u64>,
 }
 
@@ -53,11 +53,11 @@ impl Removal {
 
     /// Payload bytes.
     pub fn bytes(&self) -> u64 {
-        self.record.map_or(0, |record| record.meta.payload_len())
+        self.header.map_or(0, |header| header.meta.payload_len())
     }
 }
 
-/// Plans for removing the oldest blocks, oldest first. Each record is read once, because the next block's record, which gives the end of
+/// Plans for removing the oldest blocks, oldest first. Each header is read once, because the next block's header, which gives the end of
 /// the one before it, serves the next plan too.
 pub struct Removals {
     /// The block of the next plan.
@@ -66,8 +66,8 @@ pub struct Removals {
     before: u64,
     /// The first blob of the log once the previous plan is carried out.
     first: u64,
-    /// The record of block `number`, if already read.
-    record: Option<Option<Numbers>>,
+    /// The header of block `number`, if already read.
+    header: Option<Option<Numbers>>,
 }
 
 impl Removals {
@@ -77,13 +77,13 @@ impl Removals {
         if number >= self.before {
             return None;
         }
-        let record = self.record.take().unwrap_or_else(|| chain.records.numbers(number));
-        let next = chain.records.numbers(number + 1);
-        // If the next block's record is damaged, the blobs become free with a later block.
+        let header = self.header.take().unwrap_or_else(|| chain.headers.numbers(number));
+        let next = chain.headers.numbers(number + 1);
+        // If the next block's header is damaged, the blobs become free with a later block.
         let end = next.map_or(self.first, |next| chain.log.blob_of(next.meta.log_offset));
         let freed = self.first..end.max(self.first);
-        *self = Self { number: number + 1, before: self.before, first: freed.end, record: Some(next) };
-        Some(Removal { number, record, freed, references_below: next.map(|next| next.references_before) })
+        *self = Self { number: number + 1, before: self.before, first: freed.end, header: Some(next) };
+        Some(Removal { number, header, freed, references_below: next.map(|next| next.references_before) })
     }
 }
 
@@ -91,7 +91,7 @@ impl ChainStore {
     /// Plans for removing the blocks below `before`. The head is never removed.
     pub fn removals(&self, before: u64) -> Removals {
         let before = before.min(self.state.next.saturating_sub(1));
-        Removals { number: self.state.oldest, before, first: self.state.log_first, record: None }
+        Removals { number: self.state.oldest, before, first: self.state.log_first, header: None }
     }
 
     /// Removes the oldest block according to its plan.
@@ -100,11 +100,11 @@ impl ChainStore {
     pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
         let (number, meta) = (removal.number, self.pass(&removal));
         self.state.pruned_bytes += removal.bytes();
-        let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
-        self.remove_record(blobs, (number, meta.as_ref()), removal.freed, last_of_page)
+        let last_of_page = (number + 1).is_multiple_of(PAGE_HEADERS);
+        self.remove_header(blobs, (number, meta.as_ref()), removal.freed, last_of_page)
     }
 
-    /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of records
+    /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of headers
     /// if the block was the last on it.
     pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
         self.pass(&removal);
@@ -119,13 +119,13 @@ impl ChainStore {
     /// Moves the chain's beginning past its oldest block, whose references are stale from now on. Returns the block's numbers.
     fn pass(&mut self, removal: &Removal) -> Option<BlockMeta> {
         debug_assert_eq!(removal.number, self.state.oldest);
-        let meta = removal.record.map(|record| record.meta);
+        let meta = removal.header.map(|header| header.meta);
         self.owe(meta.as_ref(), removal.references_below);
         self.uncount(meta.as_ref());
         let state = &mut self.state;
         state.oldest = removal.number + 1;
-        state.parent = removal.record.map(|record| record.hash);
-        state.seal_before = removal.record.map(|record| record.seal);
+        state.parent = removal.header.map(|header| header.hash);
+        state.seal_before = removal.header.map(|header| header.seal);
         state.log_first = removal.freed.end;
         state.pruned_blocks += 1;
         meta
@@ -151,7 +151,7 @@ impl ChainStore {
     /// A sentence: the block's index segment cannot be read.
     #[cfg(feature = "bench")]
     pub fn remove_one_by_one(&mut self, blobs: &BlobStore) -> Result<u64, String> {
-        let meta = self.records.meta(self.state.oldest).ok_or("no block")?;
+        let meta = self.headers.meta(self.state.oldest).ok_or("no block")?;
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
         self.log.read_onto(blobs, &mut bytes, range).map_err(|error| error.to_string())?;
@@ -168,9 +168,9 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Removes a block's record and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and
+    /// Removes a block's header and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and
     /// its references are stale or removed.
-    pub(super) fn remove_record(
+    pub(super) fn remove_header(
         &mut self,
         blobs: &mut BlobStore,
         (number, meta): (u64, Option<&BlockMeta>),
@@ -180,10 +180,10 @@ impl ChainStore {
         let bytes = meta.map_or(0, BlockMeta::payload_len);
         let mut removed = Removed { number, bytes, ..Removed::default() };
         if meta.is_none() {
-            removed.faults.push(format!("block {number}: its record is damaged"));
+            removed.faults.push(format!("block {number}: its header is damaged"));
         }
         let quarantined = self.quarantine(blobs, freed, owners::CHAIN, &mut removed.faults);
-        self.records.remove(number, last_of_page);
+        self.headers.remove(number, last_of_page);
         self.save();
         removed.blobs = release_freed(blobs, &quarantined, &mut removed.faults);
         removed

@@ -1,6 +1,6 @@
 //! Emptying the chain, so that it can begin again at any number.
 //!
-//! Readers see no blocks from the message that resets on. Later messages remove the records and blobs, as far as one message may;
+//! Readers see no blocks from the message that resets on. Later messages remove the headers and blobs, as far as one message may;
 //! appends wait for that. The index entries become debt of the next sweeps, like those of pruned blocks: postings count blocks from
 //! `start`, which only a reset raises, above all numbers used so far. So an old posting is never mistaken for one of the next chain:
 //!
@@ -15,7 +15,7 @@ use crate::owners;
 use coppice_interface::{ResetError, seals};
 use coppice_storage::blob::BlobStore;
 
-/// Records that one message clears: their pages have 32 MiB.
+/// Headers that one message clears: their pages have 32 MiB.
 const MOST_RECORDS: u64 = 100_000;
 /// Blobs that one message frees.
 const MOST_BLOBS: u64 = 5_000;
@@ -63,7 +63,7 @@ impl ChainStore {
             sweep.owe(entries.saturating_sub(sweep.debt()));
         }
         if let Some(transit) = state.transit.take() {
-            // The record and the blobs of the block in transit are cleared with those of the chain.
+            // The header and the blobs of the block in transit are cleared with those of the chain.
             state.log_end = state.log_end.max(transit.log_end);
             state.next = state.next.max(transit.number + 1);
         }
@@ -102,8 +102,8 @@ impl ChainStore {
         let Reset { clear_from, clear_to, .. } = self.state.reset;
         let until = clear_to.min(clear_from.saturating_add(MOST_RECORDS));
         for number in clear_from..until {
-            let last_of_page = (number + 1).is_multiple_of(super::records::PAGE_RECORDS) || number + 1 == clear_to;
-            self.records.remove(number, last_of_page);
+            let last_of_page = (number + 1).is_multiple_of(super::headers::PAGE_HEADERS) || number + 1 == clear_to;
+            self.headers.remove(number, last_of_page);
         }
         self.state.reset.clear_from = until;
         if until == clear_to {
@@ -125,7 +125,7 @@ mod tests {
     use coppice_interface::AppendError;
     use coppice_storage::{Meter, testing};
 
-    /// More records and blobs than one message clears: the rest is reported, and all memory is reused.
+    /// More headers and blobs than one message clears: the rest is reported, and all memory is reused.
     #[test]
     fn a_long_chain_is_cleared_over_several_messages() {
         const CLASS: u32 = 64 << 10;

@@ -6,10 +6,10 @@
 //!
 //! 1. `next`, the count of rollbacks and the acknowledgements change.
 //! 2. The block's references are removed, a slice in each message (`transit.rs`).
-//! 3. The block's record and its part of the log are removed.
+//! 3. The block's header and its part of the log are removed.
 
-use super::record::{BlockMeta, Numbers};
-use super::records::PAGE_RECORDS;
+use super::header::{BlockMeta, Numbers};
+use super::headers::PAGE_HEADERS;
 use super::state::{Transit, Way};
 use super::store::ChainStore;
 use coppice_interface::RollbackError;
@@ -21,9 +21,9 @@ use std::ops::Range;
 /// Work that a running rollback must still do for its next block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollbackLeft {
-    /// References to remove, plus 1 for the record and the log's part.
+    /// References to remove, plus 1 for the header and the log's part.
     pub ops: u64,
-    /// Pages of records and of the arena that change with the last op.
+    /// Pages of headers and of the arena that change with the last op.
     pub pages: u64,
 }
 
@@ -53,7 +53,7 @@ impl ChainStore {
                 (Some(opened), _) => Err(opened.into()),
                 (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
                 // Nothing can follow a block whose seal is unknown.
-                _ if number < head && self.records.numbers(number).is_none() => Err(RollbackError::Damaged),
+                _ if number < head && self.headers.numbers(number).is_none() => Err(RollbackError::Damaged),
                 (None, _) => Ok(()),
             },
         }
@@ -85,10 +85,10 @@ impl ChainStore {
     pub fn rollback_left(&self) -> Option<RollbackLeft> {
         self.state.rollback_to?;
         let transit = self.state.transit;
-        let meta = self.records.meta(transit.map_or(self.state.next - 1, |transit| transit.number));
+        let meta = self.headers.meta(transit.map_or(self.state.next - 1, |transit| transit.number));
         let references =
             transit.map_or_else(|| meta.map_or(0, |meta| meta.references()), |transit| transit.references());
-        // As when a block is pruned: a page for the record, and two for each blob.
+        // As when a block is pruned: a page for the header, and two for each blob.
         let bytes = meta.map_or(0, |meta| meta.log_end().saturating_sub(meta.log_offset));
         let blobs = bytes.div_ceil(self.log.class().size().into()) + 1;
         Some(RollbackLeft { ops: references + 1, pages: 1 + 2 * blobs })
@@ -101,7 +101,7 @@ impl ChainStore {
     }
 
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
-    /// ops and the meter allow. The op after the last reference removes the block's record and its part of the log.
+    /// ops and the meter allow. The op after the last reference removes the block's header and its part of the log.
     pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, mut meter: Meter) -> RolledBack {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
@@ -134,8 +134,8 @@ impl ChainStore {
     /// Lowers the head by one and puts the old head in transit.
     fn lower_head(&mut self) {
         let number = self.state.next - 1;
-        let meta = self.records.meta(number);
-        let before = self.records.numbers(number - 1);
+        let meta = self.headers.meta(number);
+        let before = self.headers.numbers(number - 1);
         let references = self.references_below(number, before.as_ref());
         self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
         let state = &mut self.state;
@@ -148,36 +148,36 @@ impl ChainStore {
         state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
     }
 
-    /// Removes the record and the log's part of the block in transit, which has no references in the indexes any more.
+    /// Removes the header and the log's part of the block in transit, which has no references in the indexes any more.
     fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
         let number = self.state.next;
         let tail = self.tail_without(number).unwrap_or_else(|| {
             faults.push(format!(
-                "block {number}: its record and the one before are damaged: its space is kept until it is pruned"
+                "block {number}: its header and the one before are damaged: its space is kept until it is pruned"
             ));
             self.state.log_tail
         });
         let end = self.state.log_end;
         let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
-        let last_of_page = number.is_multiple_of(PAGE_RECORDS);
-        let meta = self.records.meta(number);
+        let last_of_page = number.is_multiple_of(PAGE_HEADERS);
+        let meta = self.headers.meta(number);
         self.uncount(meta.as_ref());
         let state = &mut self.state;
         (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
         state.rollback_to = state.rollback_to.filter(|&to| !state.rests(to));
-        faults.extend(self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
+        faults.extend(self.remove_header(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
     }
 
     /// End of the log without its last block, `number`: the end of the block before it, or else its own beginning.
     fn tail_without(&self, number: u64) -> Option<u64> {
-        let before = self.records.meta(number - 1).map(|before| before.log_end());
-        before.or_else(|| self.records.meta(number).map(|own| own.log_offset))
+        let before = self.headers.meta(number - 1).map(|before| before.log_end());
+        before.or_else(|| self.headers.meta(number).map(|own| own.log_offset))
     }
 
-    /// References of the blocks below the head, from the record before it, or else from its own record. Unchanged if both are damaged.
+    /// References of the blocks below the head, from the header before it, or else from its own header. Unchanged if both are damaged.
     fn references_below(&self, number: u64, before: Option<&Numbers>) -> u64 {
         let below = before.map(|before| before.references_before + before.meta.references());
-        let below = below.or_else(|| self.records.numbers(number).map(|own| own.references_before));
+        let below = below.or_else(|| self.headers.numbers(number).map(|own| own.references_before));
         below.unwrap_or(self.state.references)
     }
 
@@ -192,11 +192,11 @@ impl ChainStore {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
         let before = transit.references();
-        let meta = self.records.meta(transit.number);
+        let meta = self.headers.meta(transit.number);
         let taken = match meta {
-            // `remove_record` reports the damaged record later.
+            // `remove_header` reports the damaged header later.
             None if transit.way == Way::RolledBack => Ok([Ok(keys.start), Ok(ids.start)]),
-            None => Err("its record is damaged".into()),
+            None => Err("its header is damaged".into()),
             Some(meta) => self.remove_from_indexes(blobs, &meta, (ids, keys), meter),
         };
         let [keys_left, ids_left] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
@@ -222,7 +222,7 @@ impl ChainStore {
         self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error}"))?;
         let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
         if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
-            return Err("its index segment: not as many transactions and keys as its record says".into());
+            return Err("its index segment: not as many transactions and keys as its header says".into());
         }
         let first = keys.start;
         let keys = if keys.is_empty() { Ok(first) } else { self.remove_keys(blobs, meta, &index, keys, meter) };

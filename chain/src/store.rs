@@ -2,10 +2,10 @@
 
 use super::certified::Certified;
 use super::hash::Hash;
+use super::header::{BlockMeta, Numbers};
+use super::headers::HeaderStore;
 use super::log::Log;
 use super::postings::links::LINK;
-use super::record::{BlockMeta, Numbers};
-use super::records::RecordStore;
 use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload::cell::Upload;
@@ -28,7 +28,7 @@ pub struct ChainStore {
     /// Space of the cells of the state, the open upload and the history of rollbacks.
     pub(super) cells: Rc<Space>,
     pub(super) log: Log,
-    pub(super) records: RecordStore,
+    pub(super) headers: HeaderStore,
     /// The transaction index: hash of an id → newest posting.
     pub(super) index: HashTable,
     /// The key index: hash of a secondary key → newest posting.
@@ -67,7 +67,7 @@ impl ChainStore {
             small_slices: None,
             cells,
             log: Log::open(space(places::LOG_DIRECTORY)?, arena.clone(), log_class)?,
-            records: RecordStore::open(space(places::BLOCK_RECORDS)?, arena.clone())?,
+            headers: HeaderStore::open(space(places::HEADERS)?, arena.clone())?,
             index: HashTable::open(
                 space(places::TRANSACTION_INDEX)?,
                 arena.clone(),
@@ -95,24 +95,24 @@ impl ChainStore {
         self.log.class()
     }
 
-    /// Numbers, sizes and times of a kept block; `None` if its record is damaged.
+    /// Numbers, sizes and times of a kept block; `None` if its header is damaged.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
-        self.records.meta(number)
+        self.headers.meta(number)
     }
 
-    /// Numbers, hash and sum of references of a kept block; `None` if its record is damaged.
+    /// Numbers, hash and sum of references of a kept block; `None` if its header is damaged.
     pub fn numbers(&self, number: u64) -> Option<Numbers> {
-        self.records.numbers(number)
+        self.headers.numbers(number)
     }
 
-    /// As [`numbers`](Self::numbers), without comparing the record's checksum: the values of a damaged record may be wrong.
+    /// As [`numbers`](Self::numbers), without comparing the header's checksum: the values of a damaged header may be wrong.
     pub fn peek_numbers(&self, number: u64) -> Option<Numbers> {
-        self.records.peek_numbers(number)
+        self.headers.peek_numbers(number)
     }
 
-    /// The hash of a kept block; `None` if its record is damaged.
+    /// The hash of a kept block; `None` if its header is damaged.
     pub fn hash(&self, number: u64) -> Option<Hash> {
-        self.records.numbers(number).map(|record| record.hash)
+        self.headers.numbers(number).map(|header| header.hash)
     }
 
     /// Returns the newest block above `above` whose note `counts` accepts. At most `most` blocks are read, and the newest other one counts as
@@ -169,7 +169,7 @@ impl ChainStore {
         first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 
-    /// Bytes that pruning all blocks below a kept one would free, records and index entries included.
+    /// Bytes that pruning all blocks below a kept one would free, headers and index entries included.
     pub fn freed_below(&self, Numbers { meta, references_before, .. }: &Numbers) -> u64 {
         let state = &self.state;
         let blobs = self.log.blob_of(meta.log_offset).saturating_sub(state.log_first);
@@ -179,7 +179,7 @@ impl ChainStore {
             + references * REFERENCE_BYTES
     }
 
-    /// Bytes of the chain as the capacity trigger counts them: its blobs, and a record and index entries for each kept block.
+    /// Bytes of the chain as the capacity trigger counts them: its blobs, and a header and index entries for each kept block.
     pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
         blobs.arena().kept_bytes(owners::CHAIN)
             + self.state.blocks() * BLOCK_BYTES
@@ -198,10 +198,10 @@ impl ChainStore {
         self.capacity_bytes(blobs).saturating_add(more).saturating_sub(APPEND_ROOM)
     }
 
-    /// References of the blocks below a kept one. If the block's record is damaged, the next readable record after it is used.
+    /// References of the blocks below a kept one. If the block's header is damaged, the next readable header after it is used.
     pub fn references_before(&self, number: u64) -> u64 {
-        let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.records.numbers(n));
-        found.map_or(self.state.references, |record| record.references_before)
+        let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.headers.numbers(n));
+        found.map_or(self.state.references, |header| header.references_before)
     }
 
     /// Posting of a transaction or a key of a block, as an index stores it: the block's number inside postings
@@ -244,7 +244,7 @@ impl ChainStore {
             upload.save(&self.cells);
         }
         self.log.rewrite();
-        self.records.rewrite();
+        self.headers.rewrite();
         self.index.rewrite();
         self.keys.rewrite();
     }
@@ -283,22 +283,22 @@ impl ChainStore {
         self.log.blob_of(self.state.log_tail)
     }
 
-    /// The blobs that a block occupies according to its record.
+    /// The blobs that a block occupies according to its header.
     #[cfg(any(test, feature = "testing"))]
     pub fn blobs_of(&self, number: u64) -> Option<std::ops::Range<u64>> {
-        let meta = self.records.meta(number)?;
+        let meta = self.headers.meta(number)?;
         Some(self.log.blob_of(meta.log_offset)..self.log.blobs_end(meta.log_end()))
     }
 
-    /// Changes the payload's start in a block's record, as damage would.
+    /// Changes the payload's start in a block's header, as damage would.
     #[cfg(any(test, feature = "testing"))]
-    pub fn misplace_record(&self, number: u64, log_offset: u64) {
-        self.records.poison(number, 16, &log_offset.to_le_bytes());
+    pub fn misplace_header(&self, number: u64, log_offset: u64) {
+        self.headers.poison(number, 16, &log_offset.to_le_bytes());
     }
 
-    /// Overwrites the mark and the number in a block's record, as damage would.
+    /// Overwrites the mark and the number in a block's header, as damage would.
     #[cfg(any(test, feature = "testing"))]
-    pub fn poison_record(&self, number: u64) {
-        self.records.poison(number, 0, &[0xEE; 16]);
+    pub fn poison_header(&self, number: u64) {
+        self.headers.poison(number, 0, &[0xEE; 16]);
     }
 }

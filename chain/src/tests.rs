@@ -134,8 +134,8 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     for number in 0..10 {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], 100 * KIB)).unwrap();
     }
-    // A record that cannot be decoded.
-    chain.poison_record(2);
+    // A header that cannot be decoded.
+    chain.poison_header(2);
     assert!(matches!(chain.find(2), Err(ReadError::Corrupt { .. })));
     // A blob of the log that its directory no longer names.
     let poisoned = chain.log.blob_of(chain.meta(4).unwrap().log_offset) + 1;
@@ -145,9 +145,9 @@ fn damage_is_skipped_with_its_space_accounted_for() {
         faults.extend(removed.faults);
     }
     assert_eq!(chain.state().oldest, 9, "nothing stops the rest: {faults:#?}");
-    // The lost blob became free with block 5. Pruning a block reads only its record.
+    // The lost blob became free with block 5. Pruning a block reads only its header.
     assert_eq!(faults.len(), 2, "{faults:#?}");
-    let named = ["block 2: its record", "blob 7 of the log"];
+    let named = ["block 2: its header", "blob 7 of the log"];
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
     let head = chain.meta(9).unwrap();
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
@@ -157,7 +157,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert_eq!(chain.location(&blobs, &id(2)), Err(ReadError::NotFound));
     append(&mut chain, &mut blobs, &block(10, &[id(2)], 10)).unwrap();
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 10);
-    // The sums in the records give the damaged block's references.
+    // The sums in the headers give the damaged block's references.
     assert_eq!((chain.state().references, chain.state().pruned_references), (11, 9));
     chain.sweep(IndexTable::Ids, Meter::unlimited());
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
@@ -170,7 +170,7 @@ fn id_whose_newest_block_is_damaged_is_corrupt_and_not_found_after_rollback() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     append(&mut chain, &mut blobs, &block(0, &[id(1), id(2)], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(1, &[id(1), id(3)], 10)).unwrap();
-    chain.poison_record(1);
+    chain.poison_header(1);
     assert!(matches!(chain.location(&blobs, &id(1)), Err(ReadError::Corrupt { .. })));
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 0);
     let removed = chain.remove_head(&mut blobs).unwrap();
@@ -281,12 +281,12 @@ fn removal_writes_in_the_specified_order() {
         0..3 => "arena",
         at if at == directory => "directory",
         at if at == state => "state",
-        _ => "record",
+        _ => "header",
     };
     let mut order: Vec<&str> = order.into_iter().map(place).collect();
     order.dedup();
-    // Used → Quarantine; the references (the indexes are not touched); the block's record; pruned_before_block; Quarantine → Free, kept bytes.
-    assert_eq!(order, ["arena", "directory", "record", "state", "arena"]);
+    // Used → Quarantine; the references (the indexes are not touched); the block's header; pruned_before_block; Quarantine → Free, kept bytes.
+    assert_eq!(order, ["arena", "directory", "header", "state", "arena"]);
 }
 
 /// The owner of an upload is persisted, and another caller cannot touch the upload.
@@ -336,13 +336,13 @@ fn newest_noted_block_is_found_among_so_many_and_a_block_that_is_not_read_counts
     }
     let note = |first| [first; 17];
     for (number, height) in [(2, 12), (4, 14), (5, 15)] {
-        chain.records.set_note(number, Some(&note(height)));
+        chain.headers.set_note(number, Some(&note(height)));
     }
     let newest = |chain: &ChainStore, above, most| chain.newest_noted(above, most, |note| note[0] <= 14);
     assert_eq!([0, 1, 3].map(|above| newest(&chain, above, 100)), [Some(4); 3]);
     assert_eq!([4, 6, 7, u64::MAX].map(|above| newest(&chain, above, 100)), [None; 4]);
     assert_eq!([4, 3, 2, 0].map(|most| newest(&chain, 1, most)), [Some(4), Some(4), Some(5), Some(7)]);
     assert_eq!((newest(&chain, 4, 3), newest(&chain, 4, 2), newest(&chain, 7, 0)), (None, Some(5), None));
-    chain.records.set_note(4, None);
+    chain.headers.set_note(4, None);
     assert_eq!((newest(&chain, 0, 100), newest(&chain, 2, 100)), (Some(2), None));
 }

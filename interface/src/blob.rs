@@ -39,8 +39,8 @@ pub enum Owner {
     Deletions,
     /// The index of UTXO records.
     UtxoIndex,
-    /// Block records: hashes, lengths, times.
-    BlockRecords,
+    /// Headers of kept blocks: hashes, lengths, times.
+    Headers,
     /// The index of transaction ids.
     TransactionIndex,
     /// The index of secondary keys.
@@ -60,7 +60,7 @@ impl Owner {
         Self::Records,
         Self::Deletions,
         Self::UtxoIndex,
-        Self::BlockRecords,
+        Self::Headers,
         Self::TransactionIndex,
         Self::KeyIndex,
         Self::Spaces,

@@ -26,10 +26,10 @@ pub trait Blocks {
     /// Returns a kept block.
     ///
     /// # Errors
-    /// `NotFound`, `Pruned`; `Corrupt` if the block's record is damaged.
+    /// `NotFound`, `Pruned`; `Corrupt` if the block's header is damaged.
     fn kept(&self, number: u64) -> Result<KeptBlock, ReadError>;
 
-    /// Returns the hash of a kept block; an empty one if its record is damaged.
+    /// Returns the hash of a kept block; an empty one if its header is damaged.
     fn hash_of(&self, number: u64) -> BlockHash;
 
     /// Reads `len` bytes of a segment of a kept block, from byte `at` of the segment on.
@@ -41,7 +41,7 @@ pub trait Blocks {
     /// Returns the note about a kept block, or `None` without one.
     fn note(&self, number: u64) -> Option<Note>;
 
-    /// Writes the note about a kept block, or removes it. A damaged record stays as it is.
+    /// Writes the note about a kept block, or removes it. A damaged header stays as it is.
     fn set_note(&mut self, number: u64, note: Option<&Note>);
 
     /// Returns the block to which a rollback goes that is under way.

@@ -489,8 +489,8 @@ pub enum RollbackError {
         /// The number of the oldest kept block.
         first_available: u64,
     },
-    /// The block's record is damaged, so no block can follow it: roll back to the block before it.
-    #[error("the block's record is damaged, so no block can follow it: roll back to the block before it")]
+    /// The block's header is damaged, so no block can follow it: roll back to the block before it.
+    #[error("the block's header is damaged, so no block can follow it: roll back to the block before it")]
     Damaged,
     /// Only an admin may roll back this far (`max_rollback_blocks`).
     #[error("only an admin may roll back below block {lowest} (max_rollback_blocks)")]

@@ -126,7 +126,7 @@ pub const MIN_STABLE_PAGES: u64 = 512;
 /// Most bytes of the reserve below `max_stable_pages`.
 const MOST_RESERVE: u64 = 64 << 20;
 
-/// Bytes of stable memory that one `append_block` takes at most: 2 MiB of payload and 1.2 MiB of links in blobs, a page of block records,
+/// Bytes of stable memory that one `append_block` takes at most: 2 MiB of payload and 1.2 MiB of links in blobs, a page of headers,
 /// and 9.3 MiB of pages of both indexes for [`MAX_ENTRIES`](crate::segments::MAX_ENTRIES) references.
 pub const APPEND_ROOM: u64 = 16 << 20;
 

@@ -165,7 +165,7 @@ mod tests {
         (300..308).for_each(append);
         let seal = |number: u64| (300..=number).fold(seals::FIRST, |seal, number| sealed(number, &seal));
         for number in [300, 305] {
-            mutate(|state| state.chain.poison_record(number));
+            mutate(|state| state.chain.poison_header(number));
         }
         assert_eq!(mutate(|state| state.rollback_to(305, false)), Err(RollbackError::Damaged));
         let mut heads = Vec::new();
@@ -186,7 +186,7 @@ mod tests {
         // Damaged after the rollback began: the block goes as well, because no block could follow it.
         mutate(|state| {
             state.chain.begin_rollback(303);
-            state.chain.poison_record(303);
+            state.chain.poison_header(303);
         });
         while read(|state| state.chain.is_under_way()) {
             mutate(|state| state.chain.continue_rollback(&mut state.blobs, 9, Meter::unlimited()));
@@ -207,7 +207,7 @@ mod tests {
         (300..303).for_each(append);
         mutate(|state| {
             state.chain.begin_rollback(300);
-            state.chain.poison_record(300);
+            state.chain.poison_header(300);
         });
         while read(|state| state.chain.is_under_way()) {
             mutate(|state| state.chain.continue_rollback(&mut state.blobs, 9, Meter::unlimited()));

@@ -129,7 +129,7 @@ impl Point {
     }
 }
 
-/// Returns the hash of a kept block, or of the block before the oldest: `Some(None)` if it is unknown, because the block's record is damaged.
+/// Returns the hash of a kept block, or of the block before the oldest: `Some(None)` if it is unknown, because the block's header is damaged.
 /// Returns `None` after the head.
 fn hash_of(chain: &ChainStore, number: u64) -> Option<Option<Hash>> {
     let state = chain.state();
@@ -160,7 +160,7 @@ fn after(chain: &ChainStore, number: u64, hash: Option<Hash>) -> ExportCursor {
 /// Returns the cursor before the first readable block after a damaged one.
 fn readable(chain: &ChainStore, number: u64) -> Option<ExportCursor> {
     let last = chain.state().next.min(number.saturating_add(LOOK_BEHIND));
-    let later = (number + 1..last).find(|&later| chain.record(later).is_ok())?;
+    let later = (number + 1..last).find(|&later| chain.stored_header(later).is_ok())?;
     Some(after(chain, later - 1, chain.hash(later - 1)))
 }
 
@@ -215,12 +215,12 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// Adds chunks of a block. Returns whether they complete the block.
     fn block(&mut self, point: Point) -> Result<bool, ExportError> {
-        let record = self.chain.record(point.number).map_err(|error| damaged(point.number, &error))?;
+        let header = self.chain.stored_header(point.number).map_err(|error| damaged(point.number, &error))?;
         let before = self.done.filter(|(at, _)| at.number + 1 == point.number).map(|(_, hash)| hash);
         let parent = before.or_else(|| self.chain.parent(point.number));
         let mut offset = point.offset;
         for segment in Segment::ALL.into_iter().skip(usize::from(point.segment)) {
-            let total = u64::from(record.meta.lengths[segment.index()]);
+            let total = u64::from(header.meta.lengths[segment.index()]);
             let rest = total
                 .checked_sub(offset)
                 .ok_or_else(|| bad(format!("offset {offset} in segment {} of {total} bytes", segment.index())))?;
@@ -229,27 +229,27 @@ impl Builder<'_> {
             if full && !self.chunks.is_empty() || len == 0 && rest > 0 {
                 return Ok(false);
             }
-            let bytes = self.chain.read_part(self.blobs, &record.meta, (segment, offset, len));
+            let bytes = self.chain.read_part(self.blobs, &header.meta, (segment, offset, len));
             let bytes = bytes.map_err(|error| damaged(point.number, &error))?;
             self.chunks.push(ExportChunk {
                 number: point.number,
-                hash: record.hash.to_bytes(),
+                hash: header.hash.to_bytes(),
                 parent_hash: parent.map(Hash::to_bytes),
-                timestamp_secs: record.meta.timestamp_secs,
+                timestamp_secs: header.meta.timestamp_secs,
                 segment: segment.index() as u8,
                 offset,
                 total,
-                sha256: ByteBuf::from(record.sha256[segment.index()]),
+                sha256: ByteBuf::from(header.sha256[segment.index()]),
                 bytes,
             });
             self.bytes -= len;
             self.room = self.room.saturating_sub(CHUNK + len);
             let segment = segment.index() as u8;
             if len < rest {
-                self.done = Some((Point { segment, offset: offset + len, ..point }, record.hash));
+                self.done = Some((Point { segment, offset: offset + len, ..point }, header.hash));
                 return Ok(false);
             }
-            self.done = Some((Point { segment: segment + 1, offset: 0, ..point }, record.hash));
+            self.done = Some((Point { segment: segment + 1, offset: 0, ..point }, header.hash));
             offset = 0;
         }
         Ok(true)

@@ -270,8 +270,8 @@ fn replicated_call_answers_restored_to_a_cursor_that_nothing_explains() {
 fn damaged_block_is_named_with_the_next_cursor() {
     let mut world = world();
     world.append_fork(0..6, 0, 100);
-    world.chain.poison_record(2);
-    world.chain.poison_record(3);
+    world.chain.poison_header(2);
+    world.chain.poison_header(3);
     let page = world.page(None, 0).unwrap();
     assert_eq!(page.cursor, Some(whole(1, 0)), "blocks before the damaged one are returned");
     let error = world.page(page.cursor, 0).unwrap_err();
@@ -281,7 +281,7 @@ fn damaged_block_is_named_with_the_next_cursor() {
     assert_eq!(blocks.iter().map(|block| block.0).collect::<Vec<_>>(), [4, 5]);
     let chunks = world.page(Some(whole(3, 0)), 0).unwrap().chunks;
     assert_eq!((&chunks[0].parent_hash, &chunks[3].parent_hash), (&None, &Some(hash(4, 0).into())));
-    world.chain.poison_record(5);
+    world.chain.poison_header(5);
     let error = world.page(Some(whole(4, 0)), 0).unwrap_err();
     assert!(matches!(error, ExportError::Corrupt { number: 5, next: None, .. }), "{error:?}");
 }
@@ -294,7 +294,7 @@ fn cursor_on_a_damaged_block_is_accepted_until_a_rollback_reaches_it() {
         world.append_fork(0..10, 0, 100);
         let at =
             |number: u64, rollbacks: u64| ExportCursor { hash: BlockHash::default(), rollbacks, ..whole(number, 0) };
-        world.chain.poison_record(4);
+        world.chain.poison_header(4);
         twin::with(|world| world.replicated = replicated);
         assert_eq!(world.page(Some(at(4, 0)), 0).unwrap().chunks[0].number, 5);
         assert_eq!(world.page(Some(whole(4, 9)), 0).unwrap().chunks[0].number, 5, "the reader has read it before");
@@ -311,7 +311,7 @@ fn cursor_on_a_damaged_block_is_accepted_until_a_rollback_reaches_it() {
         assert!(matches!(world.page(Some(at(4, 0)), 0), Err(ExportError::Reorged { common_ancestor: 3, .. })));
         // Pruned: the block after it has an unknown parent, and the cursor after it is still accepted.
         world.append_fork(4..8, 1, 100);
-        world.chain.poison_record(5);
+        world.chain.poison_header(5);
         world.prune(6);
         let page = world.page(None, 0).unwrap();
         assert_eq!((page.chunks[0].number, &page.chunks[0].parent_hash), (6, &None));

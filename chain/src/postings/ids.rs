@@ -5,7 +5,7 @@
 //!
 //! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash: its newest posting. A
 //! posting has a *link* to the one before it only if it replaced a posting of a kept block. Links lie in the log after those of
-//! the block's keys, so they are added and freed with the block; the block's record has their count.
+//! the block's keys, so they are added and freed with the block; the block's header has their count.
 //!
 //! ```text
 //! table     hash of an id ──▶ newest posting
@@ -21,7 +21,7 @@
 
 use super::links::{LINK, NONE, links_len};
 use super::sweep::IndexTable;
-use crate::record::BlockMeta;
+use crate::header::BlockMeta;
 use crate::store::ChainStore;
 use crate::transit::{EnterError, Entered};
 use coppice_interface::segments::{ID, Index};

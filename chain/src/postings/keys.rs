@@ -21,7 +21,7 @@
 //! Keys are not stored a second time: a list belongs to a hash, and a reader compares the key in the segment.
 
 use super::links::{LINK, NONE, split_link};
-use crate::record::BlockMeta;
+use crate::header::BlockMeta;
 use crate::store::ChainStore;
 use coppice_interface::segments::{Index, Key};
 use coppice_storage::blob::BlobStore;

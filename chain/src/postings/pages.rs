@@ -184,8 +184,8 @@ impl ChainStore {
     #[inline(always)]
     fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
         let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
-        let record = self.records.peek(number);
-        let (meta, block_hash) = record.ok_or_else(|| corrupt(number, "its record is damaged"))?;
+        let header = self.headers.peek(number);
+        let (meta, block_hash) = header.ok_or_else(|| corrupt(number, "its header is damaged"))?;
         if key >= meta.keys {
             return Ok(None);
         }

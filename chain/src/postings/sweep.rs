@@ -11,7 +11,7 @@
 //! The progress is a few words of the chain's state, committed with each slice; nothing is on the heap, so nothing can be lost. The
 //! pruner decides when a sweep begins (`pruning/sweep.rs`).
 
-use crate::record::BlockMeta;
+use crate::header::BlockMeta;
 use crate::state::Sweep;
 use crate::store::ChainStore;
 use coppice_storage::Meter;
@@ -122,7 +122,7 @@ impl ChainStore {
     }
 
     /// Adds a pruned block to the debt: its references, and those of damaged blocks before it whose number was unknown. `below`: references
-    /// before the next block according to that block's record, which include those of damaged blocks.
+    /// before the next block according to that block's header, which include those of damaged blocks.
     pub(crate) fn owe(&mut self, meta: Option<&BlockMeta>, below: Option<u64>) {
         let below = below.filter(|&below| below <= self.state.references);
         let known = meta.map_or(0, BlockMeta::references);

@@ -95,16 +95,16 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
 }
 
-/// Searches the kept blocks for the first one whose record satisfies `yes`, which must hold for every later one, too. Returns its number,
-/// or `last` if no earlier block satisfies `yes`; and the first block from there on, below `last`, whose record is readable.
+/// Searches the kept blocks for the first one whose header satisfies `yes`, which must hold for every later one, too. Returns its number,
+/// or `last` if no earlier block satisfies `yes`; and the first block from there on, below `last`, whose header is readable.
 ///
-/// A tick searches twice, so the search compares no checksums. If the two records on which the result rests, that of the block found and of the
-/// one before, do not bear it out, a damaged record has misled the search, which is then made with checksums.
+/// A tick searches twice, so the search compares no checksums. If the two headers on which the result rests, that of the block found and of the
+/// one before, do not bear it out, a damaged header has misled the search, which is then made with checksums.
 fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&Numbers) -> bool) -> (u64, Option<u64>) {
     let found = search(chain, last, &yes, |number| chain.peek_numbers(number));
     let before = found.0.checked_sub(1).filter(|before| *before >= chain.state().oldest);
     let says = |number: Option<u64>, says: bool| {
-        number.is_none_or(|number| chain.numbers(number).is_some_and(|record| yes(&record) == says))
+        number.is_none_or(|number| chain.numbers(number).is_some_and(|header| yes(&header) == says))
     };
     if says(before, false) && says(found.1, true) {
         return found;
@@ -122,13 +122,13 @@ fn search(
     let mut readable = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        // The nearest readable successor stands in for a damaged record.
-        let record = (middle..high).find_map(&read);
-        match record {
-            Some(record) if !yes(&record) => low = record.meta.number + 1,
-            record => {
+        // The nearest readable successor stands in for a damaged header.
+        let header = (middle..high).find_map(&read);
+        match header {
+            Some(header) if !yes(&header) => low = header.meta.number + 1,
+            header => {
                 high = middle;
-                readable = record.map(|record| record.meta.number).or(readable);
+                readable = header.map(|header| header.meta.number).or(readable);
             }
         }
     }
@@ -137,15 +137,15 @@ fn search(
 
 /// Returns the first block whose monotonic time is `secs` or later.
 fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
-    first_where(chain, head, |record| record.meta.monotonic >= secs).0
+    first_where(chain, head, |header| header.meta.monotonic >= secs).0
 }
 
 /// Returns the lowest bound whose pruning frees at least `bytes`, and false; or `last`, and true if pruning below `last` frees less.
 fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
-    let frees_enough = |record: &Numbers| chain.freed_below(record) >= bytes;
-    // A damaged record does not give its block's start, so the bytes before it stay until a later block goes.
+    let frees_enough = |header: &Numbers| chain.freed_below(header) >= bytes;
+    // A damaged header does not give its block's start, so the bytes before it stay until a later block goes.
     match first_where(chain, last, frees_enough).1 {
         Some(bound) => (bound, false),
-        None => (last, chain.numbers(last).is_none_or(|record| !frees_enough(&record))),
+        None => (last, chain.numbers(last).is_none_or(|header| !frees_enough(&header))),
     }
 }

@@ -166,7 +166,7 @@ impl Pruner {
             key_index: sweep::status(chain, IndexTable::Keys),
             running: self.stored.running,
             oldest_kept_block: oldest,
-            oldest_kept_timestamp_secs: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
+            oldest_kept_timestamp_secs: oldest.and_then(|number| chain.meta(number)).map(|header| header.monotonic),
             head: state.head(),
             estimated_kept_bytes: blobs.arena().kept_bytes(owners::CHAIN),
             capacity_bytes: chain.capacity_bytes(blobs),

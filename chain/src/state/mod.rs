@@ -69,7 +69,7 @@ pub struct ChainState {
     pub pruned_blocks: u64,
     /// Payload bytes ever pruned.
     pub pruned_bytes: u64,
-    /// Secondary keys of the kept blocks. Keys of a block whose record is damaged stay counted after the block is removed.
+    /// Secondary keys of the kept blocks. Keys of a block whose header is damaged stay counted after the block is removed.
     pub keys: u64,
     /// Links of ids of the kept blocks; counted like `keys`.
     pub id_links: u64,
@@ -89,7 +89,7 @@ pub struct ChainState {
     pub highest: u64,
     /// The head's hash; `None` if there is no block, or a rollback has reached a damaged one.
     pub head_hash: Option<Hash>,
-    /// The hash of the block before the oldest; `None` if there is no block, or that block's record was damaged when it was pruned.
+    /// The hash of the block before the oldest; `None` if there is no block, or that block's header was damaged when it was pruned.
     pub parent: Option<Hash>,
     /// The head's seal; of an empty chain, the seal before its first block. `None` while a rollback stands on a damaged block.
     pub seal: Option<Seal>,

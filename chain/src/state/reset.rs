@@ -11,9 +11,9 @@ pub struct Reset {
     pub rollbacks: u64,
     /// Resets since the installation.
     pub count: u64,
-    /// The first block whose record must still be cleared.
+    /// The first block whose header must still be cleared.
     pub(crate) clear_from: u64,
-    /// One above the last block whose record must still be cleared.
+    /// One above the last block whose header must still be cleared.
     pub(crate) clear_to: u64,
 }
 

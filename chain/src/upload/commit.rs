@@ -2,9 +2,9 @@
 
 use super::cell::{Upload, corrupt, uploaded_range};
 use crate::draft::{Admission, Draft};
+use crate::header::BlockMeta;
 use crate::owners;
 use crate::postings::links;
-use crate::record::BlockMeta;
 use crate::state::{Transit, Way};
 use crate::store::ChainStore;
 use crate::transit::{EnterError, Entered};
@@ -58,7 +58,7 @@ impl ChainStore {
                     self.touch_upload(now);
                     return Ok(Commit::HasMore { entered: 0, of: index.references() });
                 }
-                self.reserve_records(draft, &index)?;
+                self.reserve_headers(draft, &index)?;
                 let log_end = self.upload_blobs(&upload).end;
                 let transit = Transit { way: Way::Entering, number: draft.number, ids: 0, keys: 0, log_end };
                 (transit, self.meta_of(draft, &index, now))
@@ -75,10 +75,10 @@ impl ChainStore {
         }
     }
 
-    /// The record of the block in transit, or `None` if it contradicts the upload. Links are written where the record says, so a wrong
-    /// record would overwrite other blocks.
+    /// The header of the block in transit, or `None` if it contradicts the upload. Links are written where the header says, so a wrong
+    /// header would overwrite other blocks.
     fn meta_in_transit(&self, draft: &Draft, index: &Index) -> Option<BlockMeta> {
-        let meta = self.records.meta(draft.number)?;
+        let meta = self.headers.meta(draft.number)?;
         let agrees = meta.log_offset == self.state.log_tail
             && meta.lengths == draft.lengths
             && (meta.transactions, meta.keys) == (index.transactions(), index.keys());
@@ -139,7 +139,7 @@ impl ChainStore {
         self.settle_replaced(&entered);
         (transit.ids, transit.keys, transit.log_end) = (ids, keys, end);
         if !done {
-            self.put_record(&upload.draft, meta, Seal::default());
+            self.put_header(&upload.draft, meta, Seal::default());
             self.state.transit = Some(transit);
             self.save();
             return Ok(());

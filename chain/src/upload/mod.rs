@@ -14,7 +14,7 @@ mod commit;
 mod verify;
 
 use crate::draft::{Admission, Draft, Standing, too_large};
-use crate::records::PAGE_RECORDS;
+use crate::headers::PAGE_HEADERS;
 use crate::remove::release_freed;
 use crate::state::Way;
 use crate::store::ChainStore;
@@ -239,7 +239,7 @@ impl ChainStore {
             self.save();
             return;
         }
-        self.records.remove(number, number.is_multiple_of(PAGE_RECORDS) || !self.state.started);
+        self.headers.remove(number, number.is_multiple_of(PAGE_HEADERS) || !self.state.started);
         // The blobs must be released while `transit` still has their end.
         self.drop_upload(blobs, &upload);
         self.state.transit = None;

@@ -69,7 +69,7 @@ impl Applier {
     ) -> (TakenBack, u64) {
         let known = stores.blocks.kept(number).ok().zip(AppliedNote::of(stores.blocks, number));
         let Some((meta, note)) = known else {
-            faults.push(format!("block {number}: its record is damaged: the block's transactions stay mined in it"));
+            faults.push(format!("block {number}: its header is damaged: the block's transactions stay mined in it"));
             self.set(Stored { back: None, ..self.stored });
             return (TakenBack::Whole, 0);
         };

@@ -132,7 +132,7 @@ fn flipped_bit_opens_no_guard_changes_no_block_and_stops_nothing() {
             }
         }
         let most = match place {
-            Place::Of(owner) if *owner == Owner::BlockRecords as u8 => 1,
+            Place::Of(owner) if *owner == Owner::Headers as u8 => 1,
             // A blob has at most four blocks.
             Place::Entries => 4,
             _ => 0,

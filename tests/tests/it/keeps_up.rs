@@ -163,7 +163,7 @@ fn an_upgrade_from_another_layout_is_refused() {
     let mut other = memory.clone();
     [0, 4_096].into_iter().for_each(|copy| other[copy..copy + 4].copy_from_slice(b"MGR\x01"));
     refused(&other, "stable memory: magic");
-    // The versions of the cells, the block records and a table follow their magics.
+    // The versions of the cells, the headers and a table follow their magics.
     for (magic, version) in [(*b"CPCE", 3u8), (*b"CPBR", 8), (*b"CPHT", 5)] {
         let mut other = memory.clone();
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");

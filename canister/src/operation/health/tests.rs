@@ -193,7 +193,7 @@ fn unreadable_head_is_reported_until_replaced() {
     };
     (1..4).for_each(append);
     assert_eq!(severity(), None);
-    state::mutate(|state| state.chain.poison_record(3));
+    state::mutate(|state| state.chain.poison_header(3));
     assert_eq!(severity(), Some(Severity::Critical));
     // The remedy of `health`.
     state::mutate(|state| state.rollback_to(2, false)).unwrap();

@@ -10,7 +10,7 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(1_000_000), ..policy() });
     world.append(90, CLASS as usize - 57, 1);
     let kept = |world: &World| world.chain.capacity_bytes(&world.blobs);
-    // 288 bytes per block besides its blob: its record and its index entries.
+    // 288 bytes per block besides its blob: its header and its index entries.
     assert_eq!(kept(&world), 90 * (u64::from(CLASS) + 288));
     world.set_policy(PrunePolicyArg { target_bytes: Some(kept(&world) / 9 * 10), ..policy() });
     assert_eq!(world.due(), None, "high water itself is not above it");
@@ -29,7 +29,7 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
     assert_eq!(world.due(), None, "between the marks nothing is due");
 }
 
-/// A chain of empty blocks takes memory, too: for records and index entries.
+/// A chain of empty blocks takes memory, too: for headers and index entries.
 #[test]
 fn empty_blocks_fire_the_capacity_trigger() {
     let target = 4 << 20;
@@ -67,7 +67,7 @@ fn a_damaged_head_does_not_stop_the_capacity_trigger() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(96, CLASS as usize - 57, 1);
-    world.chain.poison_record(95);
+    world.chain.poison_header(95);
     assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
     while world.due().is_some() {
         assert!(world.prune(1_000).blocks > 0);
@@ -103,30 +103,30 @@ fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
     assert!(world.chain.capacity_bytes(&world.blobs) <= world.status().water_marks.unwrap().low);
 }
 
-/// One damaged record among few large blocks: the bound moves to the next readable block.
+/// One damaged header among few large blocks: the bound moves to the next readable block.
 #[test]
-fn a_damaged_record_does_not_stop_the_capacity_trigger() {
+fn a_damaged_header_does_not_stop_the_capacity_trigger() {
     for damaged in 1..7 {
         let target = 100 * u64::from(CLASS);
         let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
         world.append(8, 12 * CLASS as usize - 53, 1);
-        world.chain.poison_record(damaged);
+        world.chain.poison_header(damaged);
         assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
         (0..3).for_each(|_| world.tick());
-        assert_eq!((world.exhausted(), world.due()), (None, None), "record {damaged}");
+        assert_eq!((world.exhausted(), world.due()), (None, None), "header {damaged}");
         let kept = world.chain.capacity_bytes(&world.blobs);
-        assert!(kept <= world.status().water_marks.unwrap().low, "record {damaged}: {kept}");
+        assert!(kept <= world.status().water_marks.unwrap().low, "header {damaged}: {kept}");
     }
 }
 
-/// The search of a tick compares no checksums, but a record with a wrong place misleads it neither to more blocks nor to none.
+/// The search of a tick compares no checksums, but a header with a wrong place misleads it neither to more blocks nor to none.
 #[test]
-fn a_damaged_place_in_a_record_leads_to_no_more_pruning() {
+fn a_damaged_place_in_a_header_leads_to_no_more_pruning() {
     let harmed = |harm: Option<(u64, u64)>| {
         let mut world = world(PrunePolicyArg { target_bytes: Some(100 * u64::from(CLASS)), ..policy() });
         world.append(8, 12 * CLASS as usize - 53, 1);
         if let Some((number, log_offset)) = harm {
-            world.chain.misplace_record(number, log_offset);
+            world.chain.misplace_header(number, log_offset);
         }
         world
     };
@@ -135,7 +135,7 @@ fn a_damaged_place_in_a_record_leads_to_no_more_pruning() {
         for log_offset in [0, 30 * u64::from(CLASS), 1 << 40] {
             let mut world = harmed(Some((number, log_offset)));
             let before = world.due().unwrap().1;
-            // The bound moves to the next block if its own record is damaged.
+            // The bound moves to the next block if its own header is damaged.
             assert!(before <= right + u64::from(number == right), "block {number} at {log_offset}: {before}");
             (0..4).for_each(|_| world.tick());
             assert_eq!((world.exhausted(), world.due()), (None, None), "block {number} at {log_offset}");

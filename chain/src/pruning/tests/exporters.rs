@@ -35,7 +35,7 @@ fn capacity_never_passes_the_guard() {
     world.constraints.exported = guard(11);
     assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "eleven blocks may go and wait for a tick");
     world.tick();
-    assert_eq!(world.oldest(), 11, "the last three free their records and no blob");
+    assert_eq!(world.oldest(), 11, "the last three free their headers and no blob");
     world.append(12, CLASS as usize / 4 - 53, 1);
     world.tick();
     assert_eq!(world.oldest(), 11);
@@ -54,19 +54,19 @@ fn capacity_never_passes_the_guard() {
     assert!(world.chain.capacity_bytes(&world.blobs) <= low, "down to low water, hysteresis and all");
 }
 
-/// However damaged a record is, only acknowledged blocks are pruned.
+/// However damaged a header is, only acknowledged blocks are pruned.
 #[test]
-fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
+fn a_damaged_header_at_the_guard_lets_nothing_past_it() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(96, CLASS as usize - 53, 1);
     world.hold_at(7);
-    world.chain.misplace_record(7, 1 << 40);
+    world.chain.misplace_header(7, 1 << 40);
     for _ in 0..5 {
         world.tick();
         assert!(world.oldest() <= 7, "pruned before {}", world.oldest());
     }
-    world.chain.poison_record(7);
+    world.chain.poison_header(7);
     world.tick();
     assert!(world.oldest() <= 7);
 }

@@ -100,7 +100,7 @@ fn full_arena_names_the_exporter_and_is_pruned_after_it() {
     assert_eq!(refused, Refused::Exhausted(HeldBy::Exporter("slow".into())));
     let status = world.status();
     let marks = status.water_marks.unwrap();
-    // The arena has 128 MiB, of which 16 MiB are left for one append, and pages of the records and the index take some.
+    // The arena has 128 MiB, of which 16 MiB are left for one append, and pages of the headers and the index take some.
     assert!((110 * MIB..=112 * MIB).contains(&marks.target), "{marks:?}");
     assert!(status.need_prune && status.reason == Some(PruneReason::Capacity), "{status:?}");
     assert!(world.export_held().unwrap().is_full);

@@ -81,10 +81,10 @@ fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
 
 /// Damage does not stop the daemon: damage is counted, logged and skipped, and its space is accounted for.
 #[test]
-fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
+fn a_poisoned_header_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(2), ..policy() });
     world.append(12, CLASS as usize, 1);
-    world.chain.poison_record(3);
+    world.chain.poison_header(3);
     world.chain.poison_log(5);
     let kept = world.blobs.arena().kept_bytes(owners::CHAIN);
     world.tick();
@@ -109,7 +109,7 @@ fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
 fn faults_of_a_rollback_are_counted() {
     let mut world = world(policy());
     world.append(3, 10, 1);
-    world.chain.poison_record(2);
+    world.chain.poison_header(2);
     let removed = world.chain.remove_head(&mut world.blobs).unwrap();
     world.pruner.freed_outside_runs(&world.chain, &world.blobs, removed.faults.len() as u64);
     world.pruner.freed_outside_runs(&world.chain, &world.blobs, 0);
@@ -161,7 +161,7 @@ fn a_run_stops_at_its_budget_and_resumes_there() {
     let mut world = world(policy());
     // One blob per block, which is 3 ops.
     world.append(9, CLASS as usize - 53, 1);
-    world.chain.poison_record(4);
+    world.chain.poison_header(4);
     let due = Due { reason: PruneReason::Retention, target: 5, before: 5, held_by: None };
     let mut run = |due: Option<&Due>, ops| {
         let budget = &mut Budget::new(ops, 1 << 40);

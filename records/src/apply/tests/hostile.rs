@@ -211,7 +211,7 @@ fn transactions_of_a_kept_block_are_found_or_refused() {
         assert_eq!(get(number, position), Err(UtxoRefusal::NotKept));
     }
     assert!(matches!(get(1, 0), Err(UtxoRefusal::BadTransaction { offset: 80, .. })), "{:?}", get(1, 0));
-    w.chain.poison_record(0);
+    w.chain.poison_header(0);
     let damaged = crate::apply::transaction(&w.chain, &w.blobs, 0, 0);
     assert!(matches!(damaged, Err(UtxoRefusal::Corrupt { .. })), "{damaged:?}");
 }

@@ -159,7 +159,7 @@ fn block_that_is_pruned_damaged_or_not_there_is_not_applied() {
     w.chain.remove_oldest(&mut w.blobs).unwrap();
     assert_eq!(w.step(&argument(0)), Err(UtxoApplyError::Pruned { first_available: 1 }));
     assert_eq!(w.step(&argument(3)), Err(UtxoApplyError::NotFound));
-    w.chain.poison_record(1);
+    w.chain.poison_header(1);
     let damaged = w.step(&argument(1));
     assert!(matches!(damaged, Err(UtxoApplyError::Corrupt { .. })), "{damaged:?}");
     assert_eq!((w.step(&argument(2)).map(|done| done.created), w.applier.next()), (Ok(1), Some(3)));

@@ -352,7 +352,7 @@ fn damaged_index_segment_or_block_record_is_named_and_the_block_goes() {
         w.append(1, &[Tx::coinbase(1, 1), Tx::orphan(1, 1)]);
         (0..2).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
         if of_record {
-            w.chain.poison_record(1);
+            w.chain.poison_header(1);
             assert!(!w.applier.is_applied(&w.chain, 1), "nothing tells that it is applied");
             w.applier.lower(1, None);
         } else {
@@ -374,7 +374,7 @@ fn damaged_index_segment_or_block_record_is_named_and_the_block_goes() {
     (0..2).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
     w.take_back(1);
     assert_eq!(w.take_back_step(0).0, TakenBack::Part);
-    w.chain.poison_record(0);
+    w.chain.poison_header(0);
     let (taken, _, faults) = w.take_back_step(0);
     assert_eq!((taken, faults.len(), w.applier.is_applied(&w.chain, 0)), (TakenBack::Whole, 1, false), "{faults:?}");
 }

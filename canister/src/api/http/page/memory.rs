@@ -13,7 +13,7 @@ fn name(owner: Owner) -> &'static str {
         Owner::Records => "UTXO records",
         Owner::Deletions => "deletion queue",
         Owner::UtxoIndex => "index of UTXO records",
-        Owner::BlockRecords => "block records",
+        Owner::Headers => "headers",
         Owner::TransactionIndex => "index of transactions",
         Owner::KeyIndex => "index of secondary keys",
         Owner::Spaces => "settings, directories and logs",

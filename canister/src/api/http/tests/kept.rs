@@ -60,7 +60,7 @@ fn a_block_and_a_transaction_have_pages() {
     let (status, page) = get("/block/0");
     assert!(status == 410 && page.contains("the oldest block that is kept is 1."), "{page}");
     assert_eq!((get("/block/3").0, get(&format!("/tx/{}", "0".repeat(64))).0), (404, 404));
-    mutate(|state| state.chain.poison_record(2));
+    mutate(|state| state.chain.poison_header(2));
     assert_eq!(get("/block/2").0, 500);
 }
 

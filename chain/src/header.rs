@@ -1,4 +1,4 @@
-//! Block records: everything that is kept of a block besides its payload, in 256 bytes.
+//! Headers: everything that is kept of a block besides its payload, in 256 bytes.
 //!
 //! ```text
 //!   0 mark u16 0xB10C   2 reserved u16   4 transactions u32     8 number u64          16 log offset u64
@@ -12,7 +12,7 @@
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
 //!
-//! The parent's hash is that of the record before.
+//! The parent's hash is that of the header before.
 
 use super::hash::{Hash, MAX_HASH};
 use super::postings::links::links_len;
@@ -25,11 +25,11 @@ use coppice_storage::checksum;
 use serde_bytes::ByteBuf;
 
 const MARK: u16 = 0xB10C;
-/// Bytes of a record.
-pub(super) const RECORD: usize = 256;
-/// Bytes of a record up to the end of its hash.
+/// Bytes of a header.
+pub(super) const HEADER_LEN: usize = 256;
+/// Bytes of a header up to the end of its hash.
 pub(super) const HEAD: usize = 96;
-/// Offset in a record of the note of applying.
+/// Offset in a header of the note of applying.
 pub(super) const NOTE: usize = 232;
 const HASH_LEN: usize = 60;
 const HASH: usize = 64;
@@ -37,10 +37,10 @@ const SEAL: usize = 96;
 const DIGESTS: usize = 128;
 const REFERENCES: usize = 224;
 
-/// A record as it lies in memory.
-pub(super) type Bytes = [u8; RECORD];
+/// A header as it lies in memory.
+pub(super) type Bytes = [u8; HEADER_LEN];
 
-/// Returns whether these are the bytes of the record of block `number`, without damage.
+/// Returns whether these are the bytes of the header of block `number`, without damage.
 pub(super) fn is_whole(bytes: &Bytes, number: u64) -> bool {
     u16_at(bytes, 0) == MARK && u64_at(bytes, 8) == number && checksum::is_right(bytes)
 }
@@ -115,7 +115,7 @@ impl BlockMeta {
         put(r, 56, &self.id_links.to_le_bytes());
     }
 
-    /// Reads the first bytes of a record, which must be whole.
+    /// Reads the first bytes of a header, which must be whole.
     #[inline(always)]
     pub(super) fn read(r: &[u8]) -> Self {
         Self {
@@ -130,21 +130,21 @@ impl BlockMeta {
         }
     }
 
-    /// Reads the first bytes of a record that was not checked; `None` if it is certainly not that of block `number`.
+    /// Reads the first bytes of a header that was not checked; `None` if it is certainly not that of block `number`.
     #[inline(always)]
     pub(super) fn peek(r: &[u8; HEAD], number: u64) -> Option<(Self, Hash)> {
         if u16_at(r, 0) != MARK || u64_at(r, 8) != number {
             return None;
         }
         let meta = Self::read(r);
-        // A damaged record may contain any number: calculations with it must not overflow.
+        // A damaged header may contain any number: calculations with it must not overflow.
         let is_sane =
             meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions && meta.log_offset < 1 << 62;
         if is_sane { Some((meta, Hash::stored(&array_at(r, HASH), r[HASH_LEN])?)) } else { None }
     }
 }
 
-/// A record without its digests.
+/// A header without its digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Numbers, sizes and times.
@@ -165,7 +165,7 @@ impl Numbers {
         Some(Self { meta: BlockMeta::read(r), hash, seal, references_before })
     }
 
-    /// Reads a record up to the note of applying that was not checked, as [`BlockMeta::peek`].
+    /// Reads a header up to the note of applying that was not checked, as [`BlockMeta::peek`].
     pub(super) fn peek_numbers(r: &[u8; NOTE], number: u64) -> Option<Self> {
         let (meta, hash) = BlockMeta::peek(r.first_chunk()?, number)?;
         Some(Self { meta, hash, seal: array_at(r, SEAL), references_before: u64_at(r, REFERENCES) })
@@ -174,7 +174,7 @@ impl Numbers {
 
 /// Everything kept of a block except its payload and the note of applying.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockRecord {
+pub struct StoredHeader {
     /// Numbers, sizes and times.
     pub meta: BlockMeta,
     /// Block hash.
@@ -187,8 +187,8 @@ pub struct BlockRecord {
     pub references_before: u64,
 }
 
-impl BlockRecord {
-    /// The record in the form that callers get.
+impl StoredHeader {
+    /// The header in the form that callers get.
     pub fn header(&self, parent: Option<Hash>) -> BlockHeader {
         BlockHeader {
             number: self.meta.number,
@@ -205,7 +205,7 @@ impl BlockRecord {
     }
 
     pub(super) fn encode(&self) -> Bytes {
-        let mut r = [0; RECORD];
+        let mut r = [0; HEADER_LEN];
         self.meta.encode(&mut r);
         r[HASH_LEN] = self.hash.len;
         put(&mut r, HASH, &self.hash.bytes);
@@ -223,7 +223,7 @@ impl BlockRecord {
     }
 }
 
-/// Writes the note of a block, or that there is none, to a record without damage.
+/// Writes the note of a block, or that there is none, to a header without damage.
 pub(super) fn write_note(note: Option<&Note>, r: &mut Bytes) {
     put(r, NOTE, note.unwrap_or(&[0; blocks::NOTE]));
     checksum::put(r);
@@ -235,4 +235,5 @@ pub(super) fn read_note(r: &Bytes) -> Option<Note> {
     (note[..4] != [0; 4]).then_some(note)
 }
 
-const _: () = assert!(HASH + MAX_HASH == SEAL && HEAD == SEAL && NOTE + blocks::NOTE <= RECORD - checksum::CHECKSUM);
+const _: () =
+    assert!(HASH + MAX_HASH == SEAL && HEAD == SEAL && NOTE + blocks::NOTE <= HEADER_LEN - checksum::CHECKSUM);
