@@ -2,7 +2,7 @@
 //! slice and keeps the debt and the cursor.
 //!
 //! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. It then
-//! waits for a pause of the producers, for at most `max_pending_ticks` ticks. At the *forced* mark of three sixteenths the sweep runs
+//! waits for a pause of the producers, for at most 8 ticks. At the *forced* mark of three sixteenths the sweep runs
 //! before pruning, so that a table's size is bounded even if the producers never pause.
 
 use super::piece::Piece;
@@ -10,6 +10,9 @@ use crate::{ChainStore, IndexTable, TableDebt};
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 use coppice_storage::table::Slice;
 use coppice_storage::{Budget, changed_pages};
+
+/// Maximum ticks for which a sweep waits for a pause.
+pub const MOST_PENDING_TICKS: u64 = 8;
 
 /// Returns the debt at which a sweep begins in a pause.
 pub fn begin_debt(table: &TableDebt) -> u64 {

@@ -198,7 +198,8 @@ impl Pruner {
     /// Returns the need of a sweep, or `None` if there is none or the sweep waits for a pause.
     fn sweep_now(&self, need: Need, policy: &PrunePolicy) -> Option<Need> {
         let pause = self.last_call.saturating_add(policy.pause_after_secs * NS);
-        let waits = need == Need::Pause && Ic::now_ns() < pause && self.stored.pending_ticks < policy.max_pending_ticks;
+        let waits =
+            need == Need::Pause && Ic::now_ns() < pause && self.stored.pending_ticks < sweep::MOST_PENDING_TICKS;
         (need != Need::Nothing && !waits).then_some(need)
     }
 

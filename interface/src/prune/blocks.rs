@@ -43,10 +43,9 @@ settings! {
     /// The number of blocks below the head that pruning by age keeps, so that a reorg remains possible. A smaller
     /// `retain_blocks` other than 0 is used instead. Pruning by capacity keeps the head and its parent.
     min_kept_blocks: u64 = 16;
-    /// The seconds without a producer's call to the chain after which an index is swept, at most 3,600; 0: at once.
+    /// The seconds without a producer's call to the chain after which an index is swept, at most 3,600; 0: at once. A
+    /// sweep waits for such a pause for at most 8 ticks.
     pause_after_secs: u64 = 5, 0..=3_600;
-    /// The most ticks for which a sweep waits for such a pause; 0: it does not wait.
-    max_pending_ticks: u64 = 8;
     /// The seconds for which an exporter may hold back due blocks before `health` reports a problem.
     max_export_lag_secs: u64 = 86_400;
 }

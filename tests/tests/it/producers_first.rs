@@ -110,7 +110,7 @@ fn the_daemon_delays_no_producer() {
             retain_blocks: Some(RETAINED),
             timer_interval_secs: Some(1),
             max_ops_per_tick: Some(9),
-            max_pending_ticks: Some(0),
+            pause_after_secs: Some(0),
             ..PrunePolicyArg::default()
         };
         coppice.set_policy(policy).unwrap();
