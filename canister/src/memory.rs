@@ -2,6 +2,7 @@
 
 use crate::places;
 use crate::platform::{self, Ic};
+use coppice_interface::storage::in_arena;
 use coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
 use coppice_records::owners;
 use coppice_storage::arena::{self, Arena, Class};
@@ -10,7 +11,7 @@ use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
 /// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
-const SHARES: arena::Shares = arena::Shares { spaces: Owner::Spaces.in_arena(), counted: &owners::ALL };
+const SHARES: arena::Shares = arena::Shares { spaces: in_arena(Owner::Spaces), counted: &owners::ALL };
 
 /// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;

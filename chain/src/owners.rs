@@ -1,15 +1,16 @@
 //! Owners of the chain's memory.
 
 use coppice_interface::Owner;
+use coppice_interface::storage::in_arena;
 use coppice_storage::arena;
 
 /// Blobs of the log. Only these count for `estimated_kept_bytes`.
-pub const CHAIN: arena::Owner = Owner::Chain.in_arena();
+pub const CHAIN: arena::Owner = in_arena(Owner::Chain);
 /// Blobs of the open upload of a block.
-pub const UPLOAD: arena::Owner = Owner::Upload.in_arena();
+pub const UPLOAD: arena::Owner = in_arena(Owner::Upload);
 /// Pages of headers.
-pub const HEADERS: arena::Owner = Owner::Headers.in_arena();
+pub const HEADERS: arena::Owner = in_arena(Owner::Headers);
 /// Pages of the transaction index.
-pub const TRANSACTION_INDEX: arena::Owner = Owner::TransactionIndex.in_arena();
+pub const TRANSACTION_INDEX: arena::Owner = in_arena(Owner::TransactionIndex);
 /// Pages of the index of secondary keys.
-pub const KEY_INDEX: arena::Owner = Owner::KeyIndex.in_arena();
+pub const KEY_INDEX: arena::Owner = in_arena(Owner::KeyIndex);

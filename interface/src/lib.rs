@@ -24,7 +24,7 @@ pub mod seals;
 pub mod segments;
 pub mod settings;
 #[cfg(feature = "storage")]
-mod storage;
+pub mod storage;
 pub mod text;
 mod utxo;
 

@@ -3,11 +3,9 @@
 use crate::{BlobPtr, NoMemory, Owner, StopReason};
 use coppice_storage::{GrowError, Limit, arena, blob};
 
-impl Owner {
-    /// Returns the owner in the arena.
-    pub const fn in_arena(self) -> arena::Owner {
-        arena::Owner::new(self as u8)
-    }
+/// Returns an owner in the arena.
+pub const fn in_arena(owner: Owner) -> arena::Owner {
+    arena::Owner::new(owner as u8)
 }
 
 const _: () = assert!(Owner::COUNT <= arena::Owner::COUNT);

@@ -16,6 +16,8 @@
 pub mod apply;
 pub mod deletion;
 pub mod external;
+#[cfg(any(test, feature = "testing"))]
+pub mod faults;
 pub mod owners;
 pub mod places;
 pub mod pruning;

@@ -1,4 +1,4 @@
-//! A store of records for tests, with shortcuts for calls; and faults that tests inject.
+//! A store of records for tests, with shortcuts for calls.
 
 #![allow(missing_docs, clippy::new_without_default)]
 
@@ -8,7 +8,6 @@ pub use coppice_model::blocks::id;
 pub use coppice_model::transactions::{Tx, serialise};
 use coppice_storage::blob::{BlobStore, Class};
 use coppice_storage::testing::{self, arena, cells, hash_key};
-use std::cell::{Cell, RefCell};
 
 /// Time of all calls, in Unix nanoseconds.
 pub const NOW: u64 = 1_700_000_000_000_000_000;
@@ -168,29 +167,4 @@ fn open() -> (UtxoStore, BlobStore) {
 /// Finds no bytes of blocks.
 pub fn no_block(_: &BlobStore, _: u64, _: (u64, u64)) -> Option<Vec<u8>> {
     None
-}
-
-thread_local! {
-    static TRAPPING: RefCell<Vec<Hash>> = const { RefCell::new(Vec::new()) };
-    static ONE_CHAIN: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Sets the ids of records whose reading traps.
-pub fn trap_on(txids: &[Hash]) {
-    TRAPPING.set(txids.to_vec());
-}
-
-/// Returns whether reading a record traps.
-pub fn traps(txid: &Hash) -> bool {
-    TRAPPING.with_borrow(|trapping| trapping.contains(txid))
-}
-
-/// Puts the names of all rows of the deletion queue into one chain, or not.
-pub fn set_one_chain(is_one: bool) {
-    ONE_CHAIN.set(is_one);
-}
-
-/// Returns whether the names of all rows share a chain.
-pub fn has_one_chain() -> bool {
-    ONE_CHAIN.get()
 }

@@ -225,7 +225,7 @@ impl Store {
 
     fn hash(&self, name: &Name) -> u32 {
         #[cfg(any(test, feature = "testing"))]
-        if crate::testing::has_one_chain() {
+        if crate::faults::has_one_chain() {
             return (self.key.hash(&name.bytes()) >> (32 + NAME_BITS)) as u32;
         }
         (self.key.hash(&name.bytes()) >> 32) as u32

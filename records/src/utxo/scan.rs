@@ -114,7 +114,7 @@ impl UtxoStore {
         let corrupt = |what: &str| UtxoRefusal::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
         #[cfg(any(test, feature = "testing"))]
-        if crate::testing::traps(&head.txid) {
+        if crate::faults::traps(&head.txid) {
             <coppice_storage::Ic as coppice_storage::Platform>::trap("injected");
         }
         if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {

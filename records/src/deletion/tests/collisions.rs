@@ -35,7 +35,7 @@ fn message<T>(queue: &mut DeletionQueue, run: impl FnOnce(&mut DeletionQueue) ->
 #[test]
 fn rows_that_share_a_chain_come_are_found_leased_and_completed_within_each_message() {
     twin::reset();
-    crate::testing::set_one_chain(true);
+    crate::faults::set_one_chain(true);
     let mut queue = open();
     fill(&mut queue, MANY);
     let key = |i: u64| i.to_le_bytes();
@@ -76,7 +76,7 @@ fn rows_that_share_a_chain_come_are_found_leased_and_completed_within_each_messa
 fn dead_letters_that_share_a_chain_are_dropped_within_each_message() {
     const DEAD: u64 = 60;
     twin::reset();
-    crate::testing::set_one_chain(true);
+    crate::faults::set_one_chain(true);
     let mut queue = open();
     fill(&mut queue, MANY);
     // The rows at the end of the chain.

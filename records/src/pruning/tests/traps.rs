@@ -31,7 +31,7 @@ fn settle(s: &mut Service) -> (u32, u32) {
 }
 
 fn traps_on(tx: &Tx) {
-    crate::testing::trap_on(&[tx.txid]);
+    crate::faults::trap_on(&[tx.txid]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn record_that_traps_on_deletion_is_skipped_and_others_are_deleted() {
         s.pruner.notify_block(1_301, true, false).unwrap();
         assert_eq!((settle(&mut s), s.there(&more)), ((1, 0), false));
         // The record is pruned after it is healed.
-        crate::testing::trap_on(&[]);
+        crate::faults::trap_on(&[]);
         assert_eq!(s.pruner.retry(slot + 1), Err(UtxoPrunerError::NotBlocking));
         assert_eq!(s.pruner.retry(slot), Ok(()));
         assert_eq!(s.status().skipped, []);
