@@ -1,6 +1,5 @@
 //! The canister's arena and its spaces, opened once and held on the heap.
 
-use crate::places;
 use crate::platform::{self, Ic};
 use coppice_interface::storage::in_arena;
 use coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
@@ -106,5 +105,5 @@ pub fn billed_pages() -> u64 {
 /// Opens a space that is used only by the bench.
 #[cfg(feature = "bench")]
 pub fn bench(which: u8) -> Space {
-    space(places::BENCH + which).unwrap_or_else(|why| platform::trap(&why.to_string()))
+    space(crate::places::BENCH + which).unwrap_or_else(|why| platform::trap(&why.to_string()))
 }
