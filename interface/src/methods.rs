@@ -225,7 +225,7 @@ macro_rules! methods {
             /// stops the block, and nothing of it has changed; it can be skipped. An applied block is `known`, and the
             /// call changes nothing; under another height or id it is refused. Callable by: `Producer`, `UtxoFeeder`,
             /// `Operator`.
-            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 310;
+            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 312;
             /// Ends applying where it stands, and returns where that is: blocks are no longer held for it, and the next
             /// block that is applied is again any operator's choice. Each applied block keeps its note. `null` if no
             /// block was applied. Callable by: `Operator`.
