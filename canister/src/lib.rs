@@ -9,7 +9,7 @@
 //! | [`state`] | all that is persisted, opened once; what joins blocks and records |
 //! | [`logs`], [`settings`] | the log, the audit log, the history; settings and roles |
 //! | [`memory`], [`places`] | the one address space, and the places of the canister's own data in it |
-//! | [`platform`] | all calls of the Internet Computer, with a native twin |
+//! | [`platform`] | calls of the Internet Computer that `coppice_storage` does not make, with a native twin |
 
 pub mod api;
 #[cfg(feature = "bench")]

@@ -1,5 +1,5 @@
 //! State machine test of the canister's chain part: random histories through its endpoints and its timer, compared with a plain model.
-//! Histories have uploads, rollbacks and resets that take many messages, damage of records and blobs, refused memory, traps in the
+//! Histories have uploads, rollbacks and resets that take many messages, damage of headers and blobs, refused memory, traps in the
 //! middle of messages, and upgrades between messages.
 //!
 //! The effect of damage is bounded too: undamaged blocks stay complete, an id is either found or reported as damaged, nothing gets
@@ -42,8 +42,8 @@ struct Draft {
 /// Damage to a record or to a blob of the log.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
-    /// The record's mark is damaged.
-    Record,
+    /// The header's mark is damaged.
+    Header,
     /// The record has a wrong location of the block.
     Misplaced(u64),
     /// The directory has no entry for the blob.
@@ -81,7 +81,7 @@ fn draft() -> impl Strategy<Value = Draft> {
 /// `damage`: whether steps may do damage.
 fn step(damage: bool) -> impl Strategy<Value = Step> {
     let harm = prop_oneof![
-        Just(Harm::Record),
+        Just(Harm::Header),
         prop_oneof![Just(0), 0u64..2_000_000, Just(u64::MAX), Just(1 << 50)].prop_map(Harm::Misplaced),
         Just(Harm::Pointer),
         Just(Harm::Blob),
@@ -388,7 +388,7 @@ impl Machine {
     }
 
     fn damage(&mut self, harm: Harm, which: u64) {
-        // A block in transit has a record too.
+        // A block in transit has a header, too.
         let (numbers, log) = state::read(|state| {
             let (chain, at) = (&state.chain, state.chain.state());
             let transit = at.transit.map(|transit| transit.number);
@@ -397,7 +397,7 @@ impl Machine {
         self.model.harmed += 1;
         let pick = |of: &[u64]| of[which as usize % of.len()];
         match harm {
-            Harm::Record | Harm::Misplaced(_) if !numbers.is_empty() => {
+            Harm::Header | Harm::Misplaced(_) if !numbers.is_empty() => {
                 let number = pick(&numbers);
                 self.harm(number);
                 state::read(|state| match harm {
@@ -408,7 +408,7 @@ impl Machine {
             Harm::Pointer | Harm::Blob if !log.is_empty() => {
                 let blob = pick(&log);
                 let lies_in = |number| {
-                    // A damaged record gives no blobs; its block is harmed already.
+                    // A damaged header gives no blobs; its block is harmed already.
                     state::read(|state| state.chain.blobs_of(number).is_some_and(|blobs| blobs.contains(&blob)))
                 };
                 let harmed: Vec<u64> = numbers.into_iter().filter(|&number| lies_in(number)).collect();

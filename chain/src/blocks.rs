@@ -1,4 +1,4 @@
-//! The chain as a store of records sees it.
+//! Kept blocks and their notes, as `coppice_records` reads them (the trait [`Blocks`]).
 
 use super::store::ChainStore;
 use coppice_interface::blocks::{Blocks, KeptBlock, Note};

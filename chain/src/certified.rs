@@ -3,7 +3,7 @@
 //! ```text
 //!        ┌─ "coppice"            first block u64 ‖ seal before it ‖ resets u64 ‖ rolled-back blocks u64, big-endian
 //!   fork ┤
-//!   │    └─ "http_expr"          for gateways (`api/certified.rs`)
+//!   │    └─ "http_expr"          for gateways (`canister/src/api/certified.rs`)
 //! fork = certified data
 //!   │    ┌─ "last_block_hash"    the head's seal
 //!   fork ┤

@@ -455,7 +455,7 @@ fn reset_may_drop_a_rollback_that_cannot_finish() {
 
 /// A page ends before a damaged header, which the next call reports; the blocks after it can be read.
 #[test]
-fn a_page_of_headers_ends_before_a_damaged_header() {
+fn reply_with_headers_ends_before_a_damaged_one() {
     let (chain, _) = chain_of(8);
     chain.poison_header(5);
     let page = |from: u64, to: u64| {

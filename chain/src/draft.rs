@@ -9,7 +9,7 @@ use serde_bytes::ByteBuf;
 /// Bytes of the largest index segment: every entry is a key of maximum length.
 const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
 
-/// The canister's settings and state that decide on appends; `State::admission` builds it for each message.
+/// The canister's settings and state that decide on appends; the canister's `State::admission` builds it for each message.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// Seconds without a call after which an upload is aborted.

@@ -43,7 +43,7 @@ impl HeaderStore {
         Ok(Self { directory: Directory::open(space, arena.clone(), LAYOUT, &[owners::HEADERS], RING)?, arena })
     }
 
-    /// Writes the header and the list of leaves anew.
+    /// Writes the directory's own header and list of leaves anew.
     pub fn rewrite(&self) {
         self.directory.rewrite();
     }

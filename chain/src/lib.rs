@@ -10,9 +10,9 @@
 //!        ──▶ table (key → newest posting)      space KEY_INDEX
 //!        ──▶ log ──▶ blobs                     LOG_DIRECTORY; body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
 //!        ──▶ headers                           HEADERS: lengths, hashes, times
-//!        ──▶ state                             CELLS: next, log tail
+//!        ──▶ state                             cell CHAIN: next, log tail
 //! ```
-//! **One message**, for example `append_block`: the canister (`api/endpoints/blocks.rs`) calls `ChainStore::append`, which does every check, reserves
+//! **One message**, for example `append_block`: the canister (`canister/src/api/endpoints/blocks.rs`) calls `ChainStore::append`, which does every check, reserves
 //! memory, and then changes the five structures in the order of the picture. A trap undoes the message.
 //!
 //! **Between messages**
@@ -23,14 +23,18 @@
 //!
 //! **Files, in reading order**
 //!
-//! - `state/`, `header`, `headers`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`], which owns them and the two tables.
-//! - `draft`, `append`: the checks of a new block, and its entry. `upload/`: the same for a block in chunks.
+//! - `state/`, `header`, `headers`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`],
+//!   which owns them and the two tables.
+//! - `draft`: the checks of a new block. `append`: checks, then writes payload and links to the log, references to the tables, and the
+//!   header. `upload/`: the same for a block in chunks.
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
 //! - `transit`: a block whose references are entered or removed over several messages.
 //! - Tests: `tests`, `key_tests`, `damage_tests`, `collisions`; `histories` compares random histories with a model.
 //!
-//! - `export/`: exporters, the guard, and the pages that they pull. `pruning/`: which blocks are deleted, when, and how much of it in one message.
+//! - `export/`: exporters, the guard, and the pages that they pull. `pruning/`: which blocks are deleted, when, and how much of it in one
+//!   message. `certified`: certified data. `blocks`: kept blocks for `coppice_records` (the trait `Blocks`).
+//! - `places`, `owners`: all spaces, cells and owners of memory.
 //!
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint of the canister.
 

@@ -73,7 +73,7 @@ impl ChainStore {
         if number == self.state.oldest { self.state.parent } else { self.hash(number - 1) }
     }
 
-    /// A block without its payload.
+    /// A block's header as callers get it.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -109,7 +109,7 @@ impl ChainStore {
         Ok(page)
     }
 
-    /// A block's full header, without its payload.
+    /// A block's header as it is stored.
     ///
     /// # Errors
     /// As [`find`](Self::find).

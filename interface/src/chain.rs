@@ -327,7 +327,7 @@ pub struct BlockHeader {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The parent block's hash; null if the parent's record is damaged.
+    /// The parent block's hash; null if the parent's header is damaged.
     pub parent_hash: Option<BlockHash>,
     /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp_secs: u64,
@@ -553,7 +553,7 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
     /// The head's hash, which protects against resetting the wrong chain. If it is unknown, because a rollback has reached
-    /// a block whose record is damaged, it is empty here and in `WrongHash`.
+    /// a block whose header is damaged, it is empty here and in `WrongHash`.
     pub head_hash: BlockHash,
     /// Resets the chain even if an exporter has not acknowledged all blocks. The exporter then loses these blocks.
     pub drop_unexported: bool,

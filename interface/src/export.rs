@@ -34,7 +34,7 @@ pub struct ExportChunk {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The parent block's hash; null if the parent's record is damaged.
+    /// The parent block's hash; null if the parent's header is damaged.
     pub parent_hash: Option<BlockHash>,
     /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp_secs: u64,

@@ -45,7 +45,7 @@ pub enum ProblemCode {
     Damaged,
     /// Damaged data was skipped or written off, and an operator has acknowledged it.
     DamageAcknowledged,
-    /// The head's record is damaged.
+    /// The head's header is damaged.
     HeadUnreadable,
     /// Work of the daemon is skipped, because it traps.
     WorkSkipped,

@@ -1,4 +1,5 @@
-//! The types of the Candid interface (`candid/coppice.did`), one file for each area.
+//! The types of the Candid interface (`candid/coppice.did`), one file for each area. With feature `storage`: `blocks` (what
+//! applying needs of a chain) and `storage` (conversions).
 
 // In the wasm, types have no comments (`native_docs`).
 #![cfg_attr(target_family = "wasm", allow(missing_docs))]

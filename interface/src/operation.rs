@@ -139,7 +139,7 @@ pub fn records_reserve(max_stable_pages: u64) -> u64 {
 /// Bytes of the smallest unit of the memory of UTXO records.
 const LEAST_UNIT: u32 = 256 << 10;
 
-/// Returns the most bytes of a canister's memory that hold no payload, records or index pages: the first unit of each extent of 256 MiB, which
+/// Returns the most bytes of a canister's memory that hold no payload, headers, records or index pages: the first unit of each extent of 256 MiB, which
 /// its front breaks; cells, logs, samples and directories, with 8 bytes in the log's directory for each blob; the rest of the last block.
 pub fn bytes_of_spaces(max_stable_pages: u64, log_class: u32) -> u64 {
     let bytes = max_stable_pages.saturating_mul(WASM_PAGE);

@@ -7,6 +7,7 @@
 //! | [`external`] | records with external data: created and deleted together with rows of the queue |
 //! | [`apply`] | kept blocks to records, and back |
 //! | [`pruning`] | which records are deleted, when, and how much of it in one message |
+//! | [`sha256`] | digests of several messages at once |
 //! | [`RecordStores`] | all of these, opened together |
 //! | [`places`], [`owners`] | where all of it lies in the canister's stable memory |
 //!

@@ -21,13 +21,13 @@ pub const UTXO_PRUNER: u64 = 139_264;
 pub const APPLYING: u64 = 176_128;
 /// The stop of applying.
 pub const APPLY_STOP: u64 = 180_224;
-/// Bytes of that cell.
+/// Bytes of the cell of the stop.
 pub const APPLY_STOP_LEN: usize = 1_024;
 /// Open uploads of transactions except the first, which lies at [`TRANSACTION_UPLOAD`]; each as CBOR after its length.
 pub const TRANSACTION_UPLOADS: u64 = 385_024;
 /// Maximum number of open uploads of transactions.
 pub const TRANSACTION_UPLOADS_LEN: u64 = 64;
-/// Bytes of all cells.
+/// End of the last cell.
 pub const END: u64 = TRANSACTION_UPLOADS + (TRANSACTION_UPLOADS_LEN - 1) * TRANSACTION_UPLOAD_LEN as u64;
 
 /// Bytes of an ended job's slot, its cell included.

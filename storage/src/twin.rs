@@ -1,4 +1,4 @@
-//! Native twin of the platform: sparse stable memory, cycles and time, controlled by tests; one world per thread.
+//! Native twin of the platform: sparse stable memory, cycles, time, caller and log, controlled by tests; one world per thread.
 
 use crate::{OS_PAGE, Platform, WASM_PAGE};
 use ic_principal::Principal;
@@ -17,7 +17,7 @@ pub struct Touched {
     pub dirtied: HashSet<u64>,
 }
 
-/// Stable memory, cycles and time, with the platform's behaviour.
+/// Stable memory, cycles, time, caller and log, with the platform's behaviour.
 pub struct World {
     /// Nanoseconds since the Unix epoch.
     pub time_ns: u64,

@@ -1,4 +1,4 @@
-//! Witnesses of the certified data (`chain/certified.rs`): for readers of the chain, and for HTTP gateways.
+//! Witnesses of the certified data (`chain/src/certified.rs`): for readers of the chain, and for HTTP gateways.
 //!
 //! ```text
 //! "http_expr" ── "<*>" ── hash of the expression that certification is skipped ── ""
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(certified(), [own(7, &first, 1, 2), Some(sealed(7, &first).to_vec()), Some(vec![7])]);
     }
 
-    /// A label whose seal is in a damaged record is absent until a whole record is reached.
+    /// A label whose seal is in a damaged header is absent until a whole header is reached.
     #[test]
     fn labels_of_a_damaged_block_are_absent() {
         fresh();

@@ -255,8 +255,8 @@ fn tick_safety(state: &mut State) {
     tick(state, Timer::Safety, planned + now.saturating_sub(planned) / (SAFETY_SECS * NS) * (SAFETY_SECS * NS));
 }
 
-/// Does the work of a firing for blocks, which was to fire at `at`: drops expired uploads, or does one bounded run if one is due; then arms
-/// the next tick.
+/// Does the work of a firing for blocks, which was to fire at `at`: checks the cycles, then does one piece of begun work
+/// or one bounded run (`State::tick`); then arms the next tick.
 pub fn tick(state: &mut State, timer: Timer, at: u64) {
     fire(state, timer, |state| tick_blocks(state, at));
     count(Hot::TimerBlocks, platform::instructions());

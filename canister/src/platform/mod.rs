@@ -1,6 +1,6 @@
 //! Interface to the Internet Computer, with a native twin for tests.
 //!
-//! No other module calls the system API. On wasm these functions call the platform; natively they read a per-thread [`native::World`] that
+//! Only this module and `storage/src/ic.rs` call the system API. On wasm these functions call the platform; natively they read a per-thread [`native::World`] that
 //! a test controls: time, the instruction counter, cycles, growth.
 
 use candid::Principal;

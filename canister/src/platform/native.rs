@@ -1,4 +1,4 @@
-//! Native twin of the platform: one world per thread, controlled by a test. `coppice_storage` provides its stable memory, cycles and time.
+//! Native twin of the platform: one world per thread, controlled by a test. `coppice_storage` provides its stable memory, cycles, time, caller and log.
 
 use candid::Principal;
 use coppice_storage::twin;
@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 /// The state that answers the platform's calls.
 pub struct World {
-    /// Stable memory, instructions, cycles and time, swapped in while [`with`] runs.
+    /// Stable memory, instructions, cycles, time, caller and log, swapped in while [`with`] runs.
     memory: twin::World,
     /// Cycles that must be liquid when a timer fires.
     pub timer_call_cycles: u128,

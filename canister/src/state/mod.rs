@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// Returns the limits that override the policy: the export guard, the stop of deletions and the cycle reserve.
+    /// Returns the limits that override the policy: exporters, applying, the stop of deletions and the cycle reserve.
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),

@@ -1,4 +1,8 @@
-//! A tick for blocks: runs the next work item, and gets past work items that trap.
+//! A tick for blocks:
+//!
+//! 1. The marker gives the turn, so that pieces that trap are skipped.
+//! 2. One piece of begun work is done: an upload that has expired, blobs in quarantine, an interrupted rollback or reset.
+//! 3. Without such work, [`Pruner::tick`](coppice_chain::pruning::Pruner::tick) prunes and sweeps.
 
 use super::State;
 use crate::{logs, platform};

@@ -1,4 +1,5 @@
-//! Export guard: the block that pruning must not pass.
+//! Export guard: the block that pruning must not pass. `pruning/constraints.rs` joins the guard with the other limits, and `pruning/due.rs`
+//! applies it.
 
 use super::exporters::Exporters;
 use coppice_interface::HeldBy;

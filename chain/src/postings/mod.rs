@@ -5,7 +5,7 @@
 //! ```
 //! A posting is a u64: 40 bits for the block, counted as [`ChainState::counted`](super::ChainState::counted) does, and 24 for the
 //! position. `ids` and `keys` enter and remove references, `links` has the format that they share, `pages` reads the list of a key, and
-//! `sweep` drops stale entries. Single ids are read in `chain/read.rs`.
+//! `sweep` drops stale entries. Single ids are read in `read.rs`.
 
 pub mod ids;
 pub mod keys;

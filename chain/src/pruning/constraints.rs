@@ -1,11 +1,11 @@
-//! Limits of pruning besides the policy. `State::constraints` builds them for each message.
+//! Limits of pruning besides the policy. The canister's `State::constraints` builds them for each message.
 
 use super::due::Due;
 use crate::ChainStore;
 use crate::export::Guard;
 use coppice_interface::HeldBy;
 
-/// Limits that override the policy: the export guard, the stop of deletions and the cycle reserve.
+/// Limits that override the policy: exporters, applying, the stop of deletions and the cycle reserve.
 #[derive(Clone, Debug)]
 pub struct Constraints {
     /// The first block that is not exported yet, and the exporter that holds it.

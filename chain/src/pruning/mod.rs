@@ -10,7 +10,7 @@
 //! interrupted run resumes where it stopped. Stale index entries of pruned blocks are dropped in bulk, by sweeps that wait for a pause of
 //! the producers (`sweep.rs`).
 //!
-//! **One message.** The canister (`operation/daemon.rs`) calls `State::tick` (`state/tick.rs`): the marker gives the turn; work that was begun (an upload
+//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`): the marker gives the turn; work that was begun (an upload
 //! that has expired, a rollback, what a reset left) comes first; otherwise [`Pruner::tick`] prunes (`run` calls `ChainStore::remove` for
 //! each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
 //!
@@ -25,7 +25,7 @@
 //! - `plan`: a dry run. `status`, `rates`: for operators and `health`.
 //!
 //! A new trigger belongs in `due`, a new reason that holds pruning back in `constraints`, new work of a tick in `piece` and
-//! `state/tick.rs`.
+//! `canister/src/state/tick.rs`.
 
 mod constraints;
 mod due;

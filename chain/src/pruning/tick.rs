@@ -1,6 +1,6 @@
 //! Ticks of the daemon, and manual runs: prune due blocks, then sweep, within one budget. Pieces that trap are skipped.
 //!
-//! `State::tick` calls `turn`, then `tick` with the pieces that the turn allows, then `ended`.
+//! The canister's `State::tick` calls `turn`, then `tick` with the pieces that the turn allows, then `ended`.
 
 use super::Pruner;
 use super::constraints::{Constraints, is_possible};

@@ -1,4 +1,4 @@
-//! Leftovers of resets: words of the chain's cell (`chain/reset.rs`).
+//! Leftovers of resets: words of the chain's cell (`src/reset.rs`).
 
 /// State that resets leave behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

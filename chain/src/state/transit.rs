@@ -1,4 +1,4 @@
-//! Block in transit: words of the chain's cell (`chain/transit.rs`).
+//! Block in transit: words of the chain's cell (`src/transit.rs`).
 
 use coppice_interface::segments::MAX_ENTRIES;
 use std::ops::Range;

@@ -22,7 +22,7 @@ pub fn make(tx: &mut Tx<'_>, block: u64, vouch: impl FnOnce(&[u8]) -> Result<Vou
         bail!("there is no block {block} here: {}", why_missing(tx, block)?);
     };
     let header = Fields::of(&stored.header).with_context(|| {
-        format!("block {block} cannot be proved by its seal: its parent's hash was lost, because the parent's record was damaged")
+        format!("block {block} cannot be proved by its seal: its parent's hash was lost, because the parent's header was damaged")
     })?;
     let before = before(tx, &stored)?.with_context(|| {
         format!("block {block} cannot be proved by its seal: the database has neither the block before it nor a row of it in the table runs")
@@ -70,7 +70,7 @@ fn leaves(tx: &mut Tx<'_>, block: u64, certified: u64) -> Result<Vec<Hex<Seal>>>
             ensure!(
                 header.parent_hash.is_some(),
                 "no certificate proves block {block}: the next one is of block {certified}, and the leaf of block {} is unknown, because its \
-                 parent's hash was lost with a damaged record",
+                 parent's hash was lost with a damaged header",
                 header.number
             );
             leaves.push(Hex(header.leaf()?));

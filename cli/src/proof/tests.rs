@@ -201,7 +201,7 @@ fn block_that_no_certificate_proves_is_refused_with_the_reason() {
         (10, "block 11 before it is missing"),
         (11, "there is no block 11 here: the database lacks blocks 11 to 12: pruned before"),
         (13, "the database has neither the block before it nor a row of it in the table runs"),
-        (14, "the leaf of block 16 is unknown, because its parent's hash was lost with a damaged record"),
+        (14, "the leaf of block 16 is unknown, because its parent's hash was lost with a damaged header"),
         (16, "block 16 cannot be proved by its seal: its parent's hash was lost"),
     ] {
         assert!(archive.why_not(block).contains(why), "{}", archive.why_not(block));

@@ -1,4 +1,4 @@
-//! Policy, runs and status of pruning.
+//! Pruner of blocks: policy, runs and status.
 
 use crate::error::BadArgument;
 use crate::settings::{ConfigError, settings};

@@ -9,7 +9,7 @@ use coppice_storage::blob::BlobStore;
 use coppice_storage::{Ic, Platform as _};
 use std::ops::Range;
 
-/// Instructions after which the search for a transaction gives up. Passing over the lengths of a body of 256 MiB takes at most 9 billion.
+/// Instructions after which the search for a transaction gives up. Skipping through the lengths of a body of 256 MiB takes at most 9 billion.
 const INSTRUCTIONS: u64 = 10_000_000_000;
 
 /// Returns the bytes of a transaction in the body of a kept block.

@@ -9,8 +9,9 @@
 //! and leaves nothing out. A transaction with more inputs or outputs than a message can take goes through two more states: its inputs are
 //! checked, then its record is created, then its inputs spend their outputs.
 //!
-//! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `ids` (the ids of a block), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
-//! `step` (one transaction), `stop` (the reason why it is not applied), `take_back` (for a rollback).
+//! **Files, in reading order**: `position` (the cell), `note` (what a kept block remembers), `window` (a body in parts, read through
+//! [`Blocks`]), `ids` (the ids of a block), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply), `step`
+//! (one transaction), `stop` (the reason why it is not applied), `take_back` (for a rollback).
 
 mod ids;
 mod kept;

@@ -23,7 +23,7 @@
 //!   one slot:   256 leases, each with the first row of its ring ‖ 256 ends: on the heap, too ‖ row numbers of the ends' replies
 //!   a row each: state, order and treap node, or neighbours in a lease's ring ‖ chains ‖ name ‖ record's txid
 //! ```
-//! **One message.** The canister (`api/endpoints/deletion.rs`) calls a method of [`DeletionQueue`], which calls `message`:
+//! **One message.** The canister (`canister/src/api/endpoints/deletion.rs`) calls a method of [`DeletionQueue`], which calls `message`:
 //!
 //! 1. `Ages::advance` begins a half hour, and `Store::notice` notices the passage of time, within a share of the budget: leases that have expired are over at once, and their
 //!    rows return to their lanes one by one, as do rows whose back-off has ended.
@@ -38,7 +38,7 @@
 //! - `row`, `lane`, `lease`, `header`, `ages`: what is stored; `token`, `ring`, `leases`, `ends`: parts of a lease, and the table of leases. This
 //!   file moves rows and runs messages.
 //! - `schedule`: rows come, are cancelled, and are held by records.
-//! - `acquire`: leases begin, are extended and end; the passage of time.
+//! - `acquire`: leases begin, are extended, expire and end (`Store::end`); the passage of time.
 //! - `complete`: workers report rows. `reported`: the same while deletions are stopped. `retry`: dead-letter rows come back, or are dropped.
 //! - `list`: queries. `answer`: results and checks of arguments.
 //!

@@ -147,7 +147,7 @@ fn try_step(
     let parents = message.records.utxo.parents(of, (from, STEP_INPUTS))?;
     // Marking the parents of a double spend may fail, and freed data could not be restored.
     let large = !going && (parents.next < of.head.inputs || message.records.utxo.is_large(of));
-    let parents_first = of.head.is(flag::CONFLICTING) && !of.head.is(flag::OUTSIDE) && !large;
+    let parents_first = of.head.is(flag::CONFLICTING) && !of.head.is(flag::EXTERNAL) && !large;
     if parents_first {
         mark_parents(run, message, of, &parents)?;
     }

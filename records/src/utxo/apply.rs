@@ -453,7 +453,7 @@ impl UtxoStore {
         let settings = call.settings;
         let place = if head.is_apart(settings) {
             let parts = location::store(blobs, &bytes, settings.max_external_bytes)?;
-            self.set_flags(*slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
+            self.set_flags(*slot, (head.flags & !flag::KEPT) | flag::NOT_INLINE);
             location::encode_parts(&parts)
         } else {
             self.slots.reserve(&[(bytes.len() as u32, 1)]).map_err(NoMemory::from)?;

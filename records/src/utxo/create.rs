@@ -206,13 +206,13 @@ impl UtxoStore {
             return Err(error);
         }
         if let Body::Uploaded(_, parts) = &draft.body {
-            self.uploads.close(blobs, parts, head.is(flag::EXTERNAL));
+            self.uploads.close(blobs, parts, head.is(flag::NOT_INLINE));
         }
         Ok(UtxoCreated {
             txid: head.txid.into(),
             utxos: head.total_utxos,
             extra_pages: head.extra_pages,
-            external: head.is(flag::EXTERNAL),
+            external: head.is(flag::NOT_INLINE),
         })
     }
 

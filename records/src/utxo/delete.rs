@@ -239,7 +239,7 @@ impl UtxoStore {
         }
         let inputs = if head.input_pages() > 0 { 0 } else { head.inputs };
         self.slots.write(slot, at::INPUTS, [inputs, 0].map(u32::to_le_bytes).as_flattened());
-        self.set_flags(slot, head.flags & !(flag::EXTERNAL | flag::OUTSIDE | flag::KEPT));
+        self.set_flags(slot, head.flags & !(flag::NOT_INLINE | flag::EXTERNAL | flag::KEPT));
         let left = head.extra_pages - STEP_PAGES as u32;
         for page in left..head.extra_pages {
             self.slots.free(page_slot(&self.slots, slot, &head, 1 + page));

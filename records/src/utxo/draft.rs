@@ -205,7 +205,7 @@ impl<'a> Draft<'a> {
             (terms.conflicting, flag::CONFLICTING),
             (parsed.extended, flag::EXTENDED),
             (fee.is_some(), flag::FEE),
-            (matches!(self.body, Body::External(_)), flag::OUTSIDE | flag::EXTERNAL),
+            (matches!(self.body, Body::External(_)), flag::EXTERNAL | flag::NOT_INLINE),
             (matches!(self.body, Body::Wrapper(_)), flag::PARTIAL),
         ];
         let block = |i: usize| blocks.get(i).copied().unwrap_or_default();
@@ -252,17 +252,17 @@ impl<'a> Draft<'a> {
             Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
             Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
             Body::Uploaded(_, parts) => {
-                head.flags |= flag::EXTERNAL;
+                head.flags |= flag::NOT_INLINE;
                 Cow::Owned(location::encode_parts(parts))
             }
             Body::Whole(bytes) => {
                 new = location::store(blobs, bytes, limit)?;
-                head.flags |= flag::EXTERNAL;
+                head.flags |= flag::NOT_INLINE;
                 Cow::Owned(location::encode_parts(&new))
             }
             Body::Wrapper(bytes) => {
                 new = location::store(blobs, bytes, limit)?;
-                head.flags |= flag::EXTERNAL;
+                head.flags |= flag::NOT_INLINE;
                 Cow::Owned(location::encode_parts(&new))
             }
         };

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! space UTXO_INDEX: hash of a txid ─▶ master's slot
-//! slots in the arena: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
+//! slots in the arena: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or in an external blob
 //!                       │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
 //!                       │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
 //!                       └ head: a link for each of the four ordered indexes
@@ -20,7 +20,7 @@
 //! journal, by which a failure is undone byte by byte. A name of a slot that was read is checked before what it leads to is read or written,
 //! because memory that was freed may hold another store's bytes.
 //!
-//! **One message**, for example `utxo_spend`: the canister (`api/endpoints/utxo.rs`) calls `State::batch`, which runs `UtxoStore::spend` for each item
+//! **One message**, for example `utxo_spend`: the canister (`canister/src/api/endpoints/utxo.rs`) calls `State::batch`, which runs `UtxoStore::spend` for each item
 //! while `batch` has budget. An operation checks its arguments and reserves memory before it changes anything, writes the fields, and
 //! then calls `UtxoStore::evaluate` for each record that it touched, which enters the record in the index of records to delete, or
 //! removes it.

@@ -108,7 +108,7 @@ impl UtxoStore {
     /// the number of bytes; `None` if the block does not have them.
     ///
     /// # Errors
-    /// `TxNotFound`, `BadArgument`, `Outside`, `NotKept`, `Corrupt`.
+    /// `TxNotFound`, `BadArgument`, `External`, `NotKept`, `Corrupt`.
     pub fn transaction(
         &self,
         blobs: &BlobStore,

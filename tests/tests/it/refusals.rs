@@ -28,12 +28,12 @@ pub fn damage(
 }
 
 #[test]
-fn a_block_whose_record_is_damaged_is_corrupt() {
+fn block_with_a_damaged_header_is_corrupt() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..9, 1_000);
-    // The record of block 5: the number at offset 8, the hash at 64.
-    let is_record = |head: &[u8]| head[8..16] == 5u64.to_le_bytes();
-    damage(&coppice, &host, &hash(5), is_record, 64, &[0, 0]);
+    // The header of block 5: the number at offset 8, the hash at 64.
+    let is_header = |head: &[u8]| head[8..16] == 5u64.to_le_bytes();
+    damage(&coppice, &host, &hash(5), is_header, 64, &[0, 0]);
     assert!(matches!(coppice.block(5), Err(ReadError::Corrupt { .. })), "{:?}", coppice.block(5));
     let page = coppice.export(None, 1_000_000).unwrap();
     let refused = coppice.export(Some(page.cursor.unwrap()), 1_000_000);

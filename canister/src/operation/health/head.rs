@@ -20,7 +20,7 @@ pub fn appended_at(state: &State, since: &Since, now: u64) -> Option<u64> {
     state.chain.appended_at().filter(|&at| at <= now).or_else(noticed)
 }
 
-/// Returns a finding if the head's record is damaged.
+/// Returns a finding if the head's header is damaged.
 pub(super) fn unreadable(state: &State) -> Option<Finding> {
     let chain = state.chain.state();
     let head = chain.head().filter(|head| state.chain.meta(*head).is_none())?;
@@ -28,7 +28,7 @@ pub(super) fn unreadable(state: &State) -> Option<Finding> {
         let text = "Roll back to the block below the head, and append the head again.";
         Action::new(text, Command::call("rollback_to", format!("({}, null)", head - 1)))
     });
-    Some(finding(ProblemCode::HeadUnreadable, "the head's record is damaged").with_action(action))
+    Some(finding(ProblemCode::HeadUnreadable, "the head's header is damaged").with_action(action))
 }
 
 /// Returns a finding about the open upload, which blocks all other appends.

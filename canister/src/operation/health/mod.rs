@@ -29,7 +29,7 @@ pub use head::appended_at;
 pub use sentences::holder;
 
 /// Returns all findings, including those that have not lasted long enough to be problems; `due` are the due blocks. `deep` asks for all
-/// sentences, and for checks of pages that nothing else reads: the head's record and the first rows of the deletion queue.
+/// sentences, and for checks of pages that nothing else reads: the head's header and the first rows of the deletion queue.
 pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((timer, due)) = state.overdue(platform::time_ns()) {

@@ -54,9 +54,9 @@ pub mod flag {
     /// The transaction is a double spend.
     pub const CONFLICTING: u16 = 4;
     /// The transaction's bytes are in the BlobStore or in an external blob.
-    pub const EXTERNAL: u16 = 8;
+    pub const NOT_INLINE: u16 = 8;
     /// The transaction's bytes are in an external blob.
-    pub const OUTSIDE: u16 = 16;
+    pub const EXTERNAL: u16 = 16;
     /// The bytes are a UTXOWrapper: outputs only.
     pub const PARTIAL: u16 = 32;
     /// The transaction is in the extended form, which holds the outputs that its inputs spend.

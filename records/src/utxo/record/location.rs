@@ -167,7 +167,7 @@ pub fn read(
 /// # Errors
 /// `Corrupt` if the location cannot be decoded.
 pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoRefusal> {
-    if !head.is(flag::EXTERNAL | flag::KEPT) || own_slot(slots, slot, head).is_some() {
+    if !head.is(flag::NOT_INLINE | flag::KEPT) || own_slot(slots, slot, head).is_some() {
         return Ok(TransactionPlace::Record);
     }
     let mut bytes = Vec::new();
@@ -178,7 +178,7 @@ pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, 
         }
         return Ok(TransactionPlace::Block { number: u64_at(&bytes, 4), offset: u64_at(&bytes, 12) });
     }
-    if head.is(flag::OUTSIDE) {
+    if head.is(flag::EXTERNAL) {
         let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
         let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
             return Err(UtxoRefusal::Corrupt { why: "the name of the external blob".into() });

@@ -1,13 +1,13 @@
-//! A head whose record is damaged, and the remedy that `health` names.
+//! A head whose header is damaged, and the remedy that `health` names.
 
 use super::*;
 use coppice_tests::blocks::plain_id;
 
 /// Overwrites the magic of a block's header.
-fn damage_record(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
+fn damage_header(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
     // The number lies at 8, the hash at 64.
-    let is_record = |head: &[u8]| head[..2] == [0x0C, 0xB1] && head[8..16] == number.to_le_bytes();
-    crate::refusals::damage(coppice, host, &hash(number), is_record, 64, &[0xEE; 4]);
+    let is_header = |head: &[u8]| head[..2] == [0x0C, 0xB1] && head[8..16] == number.to_le_bytes();
+    crate::refusals::damage(coppice, host, &hash(number), is_header, 64, &[0xEE; 4]);
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..6, 1_000);
     cleared(&coppice, ProblemCode::HeadUnreadable);
-    damage_record(&coppice, &host, 5);
+    damage_header(&coppice, &host, 5);
     let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "is damaged");
     assert!(problem.action.contains("rollback_to"), "{problem:?}");
     // `health` notices the damage every half hour; the problem stays raised in between, and over an upgrade.
@@ -55,7 +55,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
 fn after_an_unreadable_only_block_the_next_one_is_appended() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..1, 1_000);
-    damage_record(&coppice, &host, 0);
+    damage_header(&coppice, &host, 0);
     let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "is damaged");
     assert!(problem.action.contains("append the next one"), "{problem:?}");
     coppice.append_plain(1..3, 1_000);

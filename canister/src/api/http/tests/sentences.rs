@@ -175,7 +175,7 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
     let said = read_all("emergency water", &mut faults);
     assert!(said.contains("no room is left") && !said.contains("not coming nearer"), "{said}");
     assert!(said.contains("Start or repair exporter archive-0"), "{said}");
-    // A head whose record cannot be read.
+    // A head whose header cannot be read.
     mutate(|state| state.chain.poison_header(number - 1));
     read_all("a head that cannot be read", &mut faults);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
