@@ -67,10 +67,17 @@ impl Server {
         let (dir, port) = (directory(), free_port());
         let common = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=30"];
         let settings: Vec<String> = common.iter().chain(settings).map(|setting| format!("-c {setting}")).collect();
-        let server = Self { bin, dir, settings: settings.join(" "), port };
+        let mut server = Self { bin, dir, settings: settings.join(" "), port };
         let mut initdb = as_postgres(&server.bin.join("initdb"));
         initdb.arg("--pgdata").arg(server.data()).args(["--username", "postgres", "--auth", "trust", "--no-sync"]);
         succeed(initdb.args(["--encoding", "UTF8", "--locale", "C"]).current_dir("/").output().unwrap());
+        // Another process may take a free port before the server does.
+        for _ in 0..4 {
+            if server.starts() {
+                return Some(server);
+            }
+            server.port = free_port();
+        }
         server.resume();
         Some(server)
     }
@@ -79,22 +86,25 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    fn ctl(&self, args: &[&str]) {
+    fn ctl(&self, args: &[&str]) -> bool {
         let mut command = as_postgres(&self.bin.join("pg_ctl"));
         command.arg("--pgdata").arg(self.data()).args(args).current_dir("/");
-        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-        assert!(status.success(), "{args:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    }
+
+    fn starts(&self) -> bool {
+        let (log, port) = (self.dir.path().join("data/server.log"), format!("-c port={} {}", self.port, self.settings));
+        self.ctl(&["start", "--log", log.to_str().unwrap(), "--options", &port, "--wait", "--silent"])
     }
 
     /// Starts the server after a crash.
     pub fn resume(&self) {
-        let (log, port) = (self.dir.path().join("data/server.log"), format!("-c port={} {}", self.port, self.settings));
-        self.ctl(&["start", "--log", log.to_str().unwrap(), "--options", &port, "--wait", "--silent"]);
+        assert!(self.starts(), "the server does not start on port {}", self.port);
     }
 
     /// Stops the server without writing anything more, like a crash.
     pub fn crash(&self) {
-        self.ctl(&["stop", "--mode", "immediate", "--silent"]);
+        assert!(self.ctl(&["stop", "--mode", "immediate", "--silent"]), "the server does not stop");
     }
 
     pub fn url(&self) -> String {
