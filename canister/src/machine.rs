@@ -365,7 +365,10 @@ impl Machine {
             Some(error) => assert_eq!(answer, Err(error)),
             None => {
                 let left = state::read(|state| state.chain.to_clear());
-                assert_eq!(answer, Ok(ChainReset { blocks: self.model.kept.len() as u64, left, utxo_records: 0 }));
+                assert_eq!(
+                    answer,
+                    Ok(ChainReset { blocks: self.model.kept.len() as u64, left, utxo_records: Some(0) })
+                );
                 self.model.reset(first);
                 self.world.meets("resets");
             }

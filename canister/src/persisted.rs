@@ -4,6 +4,7 @@
 //! Every structure of each cell, however deep, gets a field that this code does not know.
 
 use crate::platform::{native, time_secs};
+use crate::state::records::settings_of;
 use crate::state::{self, mutate, read};
 use crate::{memory, places};
 use candid::Principal;
@@ -52,7 +53,7 @@ pub fn busy() {
         state
             .records
             .utxo
-            .begin_upload(&mut state.blobs, &begin, &state.config.utxo, principal(1), time_secs())
+            .begin_upload(&mut state.blobs, &begin, settings_of(&state.config), principal(1), time_secs())
             .unwrap();
     });
     records();
@@ -63,7 +64,7 @@ fn records() {
     let due: Vec<Tx> = (0..9).map(|i| Tx::orphan(10 + i, 1)).collect();
     let old = Tx::of(70, &[([9; 32], 0)], 1);
     mutate(|state| {
-        let settings = state.config.utxo.clone();
+        let settings = state.utxo_settings().clone();
         let call = coppice_records::utxo::Call {
             height: 1_000,
             now_ns: 5,
@@ -79,7 +80,7 @@ fn records() {
             state.records.utxo.spend(&spends, &call).unwrap();
         }
         state.records.utxo.create(&mut state.blobs, &raw(&old), &mut Ahead::default(), &call).unwrap();
-        state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
+        state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, settings_of(&state.config));
         let change = UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() };
         state.records.pruner.set_settings(&change, &settings).unwrap();
     });
@@ -156,7 +157,7 @@ fn upgrade() -> Result<(), String> {
 /// Everything that is read from the cells.
 fn shown() -> String {
     read(|state| {
-        let (settings, deletions) = (&state.config.utxo, &state.records.deletions);
+        let (settings, deletions) = (settings_of(&state.config), &state.records.deletions);
         let mut status = state.records.pruner.status(settings, deletions);
         (status.ticks, status.next_tick_ns) = (0, 0);
         let jobs = state.records.pruner.jobs(None, 0);

@@ -539,8 +539,8 @@ pub struct Rollback {
     /// The number of blocks that this call removed.
     pub removed: u64,
     /// The number of transactions of applied blocks that this call took back although their records had been pruned: nothing of them
-    /// is left to restore. The outputs that they had spent count as unspent.
-    pub not_restored: u64,
+    /// is left to restore. The outputs that they had spent count as unspent. `null` in a build without UTXO records.
+    pub not_restored: Option<u64>,
     /// Work is left: repeat the call, or wait for ticks to finish.
     pub has_more: bool,
     /// The reason why the rollback waits for memory, which taking an applied block back needs; ticks try again, and
@@ -567,8 +567,8 @@ pub struct ChainReset {
     pub blocks: u64,
     /// The number of blocks and blobs that ticks must clear before a block can be appended.
     pub left: u64,
-    /// The number of UTXO records that stay.
-    pub utxo_records: u64,
+    /// The number of UTXO records that stay; `null` in a build without UTXO records.
+    pub utxo_records: Option<u64>,
 }
 
 /// The reason why the chain was not reset. Nothing has changed.

@@ -20,6 +20,8 @@ pub const QUERY: u64 = 10_000;
 /// A method of the interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
+    /// Area in which the method is declared.
+    pub area: &'static str,
     /// Name of the method.
     pub name: &'static str,
     /// True for a query, which changes nothing; false for an update.
@@ -35,7 +37,15 @@ pub struct Method {
     pub largest: u64,
 }
 
+/// Areas of UTXO records and of the deletion queue of their blobs, which a build of the canister without records lacks.
+pub const OF_RECORDS: [&str; 3] = ["utxo", "records", "deletion"];
+
 impl Method {
+    /// Returns whether only a build of the canister with UTXO records has the method.
+    pub fn is_of_records(&self) -> bool {
+        OF_RECORDS.contains(&self.area)
+    }
+
     /// Returns whether only feeders call the method; messages of feeders are not limited.
     pub fn is_feeders(&self) -> bool {
         !self.is_query && self.roles.iter().all(|role| FEEDERS.contains(role))
@@ -422,6 +432,7 @@ macro_rules! table {
         /// Every method of the interface.
         pub const TABLE: &[Method] = &[$($(
             Method {
+                area: stringify!($area),
                 name: stringify!($name),
                 is_query: matches!(stringify!($kind).as_bytes(), b"query"),
                 roles: $roles,

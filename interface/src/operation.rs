@@ -36,7 +36,7 @@ pub struct InitArg {
     pub reserved_cycles_limit: Option<u128>,
     /// The first admins; controllers are always admins.
     pub admins: Option<Vec<Principal>>,
-    /// The setting `least_retries` of the UTXO store; default 0.
+    /// The setting `least_retries` of the UTXO store; default 0. Refused by a build without UTXO records.
     pub least_retries: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ settings! {
     /// The setup is complete even without a policy or an exporter: `health` does not report them as missing.
     set_up_as_meant: bool = false;
     @nested {
-        /// The settings of the UTXO store.
+        /// The settings of the UTXO store; `null` in a build without UTXO records.
         utxo: UtxoSettings, UtxoSettingsChange;
     }
 }
@@ -262,8 +262,8 @@ pub enum RoleError {
 pub struct OpenUploads {
     /// The upload of a block.
     pub block: Option<OpenBlock>,
-    /// The uploads of transactions, one a feeder.
-    pub transactions: Vec<OpenTransaction>,
+    /// The uploads of transactions, one a feeder; `null` in a build without UTXO records.
+    pub transactions: Option<Vec<OpenTransaction>>,
 }
 
 /// Kept bytes of an owner.
@@ -318,8 +318,8 @@ pub struct StorageStatus {
     pub key_entries: u64,
     /// The number of kept blocks.
     pub blocks: u64,
-    /// The UTXO records and their memory.
-    pub utxo: UtxoStorage,
+    /// The UTXO records and their memory; `null` in a build without UTXO records.
+    pub utxo: Option<UtxoStorage>,
     /// The payload of the block that was asked for; `null` if none was, or the block is not kept.
     pub block: Option<BlockStorage>,
 }

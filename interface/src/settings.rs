@@ -26,7 +26,7 @@ pub enum ConfigError {
 }
 
 /// Declares the settings in force and a change of them, in which each setting may be left out. `@fixed` settings are not changed, and
-/// `@nested` ones have a change of their own.
+/// `@nested` ones, which a build of the canister may lack, have a change of their own.
 macro_rules! settings {
     (
         $(#[doc = $about:literal])* pub struct $settings:ident;
@@ -42,7 +42,7 @@ macro_rules! settings {
         pub struct $settings {
             $($($(#[doc = $fixed_doc])* pub $fixed: $fixed_type,)*)?
             $($(#[doc = $doc])* pub $field: $type,)*
-            $($($(#[doc = $nested_doc])* pub $nested: $nested_type,)*)?
+            $($($(#[doc = $nested_doc])* pub $nested: Option<$nested_type>,)*)?
         }
 
         impl Default for $settings {
@@ -50,7 +50,7 @@ macro_rules! settings {
                 Self {
                     $($($fixed: $fixed_default,)*)?
                     $($field: $default,)*
-                    $($($nested: Default::default(),)*)?
+                    $($($nested: None,)*)?
                 }
             }
         }
@@ -67,7 +67,7 @@ macro_rules! settings {
             /// Returns the settings after a change.
             ///
             /// # Errors
-            /// `BadArgument` if a value is out of its range.
+            /// `BadArgument` if a value is out of its range, or belongs to settings that this build of the canister lacks.
             pub fn changed(&self, change: &$change) -> Result<Self, ConfigError> {
                 let mut new = self.clone();
                 $(if let Some(value) = change.$field {
@@ -75,7 +75,8 @@ macro_rules! settings {
                     new.$field = value;
                 })*
                 $($(if let Some(change) = &change.$nested {
-                    new.$nested = new.$nested.changed(change)?;
+                    let in_force = new.$nested.as_ref().ok_or_else(|| $crate::settings::lacks(stringify!($nested)))?;
+                    new.$nested = Some(in_force.changed(change)?);
                 })*)?
                 Ok(new)
             }
@@ -83,6 +84,11 @@ macro_rules! settings {
     };
 }
 pub(crate) use settings;
+
+/// Returns the error for a change of settings that this build of the canister lacks.
+pub fn lacks(field: &str) -> ConfigError {
+    BadArgument::new(field, "this build of the canister keeps no UTXO records").into()
+}
 
 /// Checks a value against its range.
 ///

@@ -40,6 +40,7 @@ fn build(workspace: &Path) -> Result<Vec<u8>> {
     say!("building the canister (scripts/build-wasm)");
     // The build's stdout is captured, because this process's stdout is for results.
     let output = Command::new(&script)
+        .env("COPPICE_BUILD", "coppice")
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("cannot run {}", script.display()))?;

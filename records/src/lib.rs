@@ -28,6 +28,7 @@ pub mod testing;
 pub mod utxo;
 
 use apply::Applier;
+use coppice_interface::text::many;
 use coppice_storage::arena::Arena;
 use coppice_storage::{HashKey, Space};
 use deletion::DeletionQueue;
@@ -59,6 +60,20 @@ impl RecordStores {
             deletions: DeletionQueue::open(arena, key.clone())?,
             pruner: UtxoPruner::open(arena, Rc::clone(cells))?,
         })
+    }
+
+    /// Returns words for what the stores keep: records, rows of the deletion queue, open uploads, a position of applying.
+    pub fn kept(&self) -> Vec<String> {
+        let (records, (rows, _)) = (self.utxo.storage().records, self.deletions.rows());
+        let uploads = self.utxo.uploads.list(0).len() as u64;
+        let counted = [
+            (records, many(records, "UTXO record")),
+            (rows, format!("{} of the deletion queue", many(rows, "row"))),
+            (uploads, format!("{} of transactions", many(uploads, "open upload"))),
+        ];
+        let counted = counted.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words);
+        let applying = self.applier.next().map(|next| format!("a position of applying, at block {next}"));
+        counted.chain(applying).collect()
     }
 
     /// Writes all that the heap mirrors anew.

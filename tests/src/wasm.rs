@@ -10,13 +10,24 @@ use std::sync::OnceLock;
 /// If it cannot be read or built.
 pub fn canister() -> Vec<u8> {
     static WASM: OnceLock<Vec<u8>> = OnceLock::new();
-    WASM.get_or_init(|| {
-        if let Some(path) = std::env::var_os("COPPICE_WASM") {
-            return std::fs::read(&path).unwrap_or_else(|error| panic!("COPPICE_WASM {}: {error}", path.display()));
-        }
-        built("build-wasm", "coppice")
-    })
-    .clone()
+    WASM.get_or_init(|| named("COPPICE_WASM", "coppice")).clone()
+}
+
+/// The wasm of the canister without UTXO records: the file that `COPPICE_BLOCKS_WASM` names, else the output of `scripts/build-wasm`.
+///
+/// # Panics
+/// If it cannot be read or built.
+pub fn blocks_canister() -> Vec<u8> {
+    static WASM: OnceLock<Vec<u8>> = OnceLock::new();
+    WASM.get_or_init(|| named("COPPICE_BLOCKS_WASM", "coppice-blocks")).clone()
+}
+
+/// Reads the file that a variable names, or else builds the canister of this name.
+fn named(variable: &str, name: &str) -> Vec<u8> {
+    match std::env::var_os(variable) {
+        Some(path) => std::fs::read(&path).unwrap_or_else(|error| panic!("{variable} {}: {error}", path.display())),
+        None => built("build-wasm", name),
+    }
 }
 
 /// The wasm of an example, or of a canister that calls this one: from the directory that `COPPICE_EXAMPLES` names, else from

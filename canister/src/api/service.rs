@@ -1,7 +1,10 @@
-//! The interface as a custom section of the wasm that anyone may read, without the comments of `candid/coppice.did`, which are three
+//! The interface as a custom section of the wasm that anyone may read, without the comments of its file in `candid/`, which are three
 //! quarters of its bytes.
 
+#[cfg(feature = "records")]
 const SOURCE: &[u8] = include_bytes!("../../../candid/coppice.did");
+#[cfg(not(feature = "records"))]
+const SOURCE: &[u8] = include_bytes!("../../../candid/blocks.did");
 
 /// Returns the bytes of the lines that are not comments, and their number; more than `N` are counted only.
 const fn without_comments<const N: usize>(text: &[u8]) -> ([u8; N], usize) {

@@ -47,8 +47,7 @@ fn sample(state: &mut State, now_secs: u64, before: u64) {
         state.chain.state().appended_blocks,
         state.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
     );
-    let blobs_due = health::blobs_due(state);
-    state.records.deletions.note_due(blobs_due, now_ns);
+    state.note_due_blobs(now_ns);
     // `HeadUnreadable` is checked only in deep samples; other samples keep its start time.
     let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
     let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);

@@ -1,9 +1,9 @@
 //! Storage status: the bytes of stable memory, by part.
 
 use crate::memory;
-use crate::state::State;
+use crate::state::{State, records};
 use coppice_chain::IndexTable;
-use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus, UtxoStorage};
+use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus};
 use coppice_storage::WASM_PAGE;
 use coppice_storage::blob::{Class, Owner};
 
@@ -23,6 +23,7 @@ pub fn status(state: &State) -> StorageStatus {
     let owners: Vec<OwnerStorage> = coppice_interface::Owner::ALL
         .into_iter()
         .zip(Owner::all())
+        .filter(|(owner, _)| records::has_owner(*owner))
         .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.arena().kept_bytes(of) })
         .collect();
     let quarantined_bytes = classes.iter().map(|of| of.quarantined * u64::from(of.class)).sum();
@@ -40,11 +41,7 @@ pub fn status(state: &State) -> StorageStatus {
         index_entries: state.chain.debt(IndexTable::Ids).live(),
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },
-        utxo: UtxoStorage {
-            applying: state.records.applier.status(),
-            restorable_to: state.restorable_to(),
-            ..state.records.utxo.storage()
-        },
+        utxo: state.records_storage(),
         block: None,
     }
 }

@@ -3,8 +3,8 @@
 use crate::settings::roles::Roles;
 use crate::{memory, places};
 use coppice_interface::{
-    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettingsChange, cycles_of_ticks,
-    greatest_records, records_reserve,
+    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange,
+    cycles_of_ticks, greatest_records, records_reserve,
 };
 use coppice_storage::blob::{Class, GRANULE, MAX_GRANULES};
 use coppice_storage::cell::Cell;
@@ -29,7 +29,7 @@ const FEED_SECS: u64 = 30 * 86_400;
 /// # Errors
 /// `BadArgument`.
 pub fn new(arg: &InitArg) -> Result<Config, ConfigError> {
-    let mut config = Config::default();
+    let mut config = Config { utxo: utxo_settings(None), ..Config::default() };
     if let Some(log_class) = arg.log_class {
         config.log_class = log_class;
     }
@@ -41,9 +41,16 @@ pub fn new(arg: &InitArg) -> Result<Config, ConfigError> {
         max_stable_pages: arg.max_stable_pages,
         nodes: arg.nodes,
         reserved_cycles_limit: arg.reserved_cycles_limit,
-        utxo: Some(UtxoSettingsChange { least_retries: arg.least_retries, ..Default::default() }),
+        utxo: arg
+            .least_retries
+            .map(|retries| UtxoSettingsChange { least_retries: Some(retries), ..Default::default() }),
         ..ConfigChange::default()
     })
+}
+
+/// The settings of the UTXO store, given the persisted ones; `None` in the build without UTXO records.
+pub fn utxo_settings(stored: Option<UtxoSettings>) -> Option<UtxoSettings> {
+    cfg!(feature = "records").then(|| stored.unwrap_or_default())
 }
 
 /// The class of the log's blobs.
@@ -62,7 +69,8 @@ pub fn bound_memory(config: &Config) {
 /// The cap on billed bytes for new records (`max_utxo_bytes`), given the policy's target.
 pub fn records_cap(config: &Config, target_bytes: u64) -> u64 {
     let pages = config.max_stable_pages;
-    match (config.utxo.max_utxo_bytes, target_bytes) {
+    let max_utxo_bytes = config.utxo.as_ref().map_or(0, |utxo| utxo.max_utxo_bytes);
+    match (max_utxo_bytes, target_bytes) {
         (0, 0) => (pages * coppice_storage::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
         (0, target) => greatest_records(pages, config.log_class, target),
         (bytes, _) => bytes,

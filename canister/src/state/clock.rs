@@ -60,7 +60,7 @@ impl State {
         match timer {
             Timer::Blocks => self.clock.blocks_at,
             Timer::Safety => Some(self.clock.safety_at).filter(|&at| at > 0),
-            Timer::Records => self.clock.records_every.map(|_| self.records.pruner.next_tick_ns),
+            Timer::Records => self.clock.records_every.map(|_| self.records_tick_ns()),
             Timer::Deletions => self.clock.deletions_at,
             Timer::Growth | Timer::Key => None,
         }

@@ -1,27 +1,19 @@
 //! Calls whose outcome depends on the caller: settings, roles, exporters, policy, depth of rollbacks, ownership of uploads. Changes by
 //! operators and admins are written to the audit log.
 
-use super::State;
 use super::undo::RolledBack;
+use super::{State, records};
 use crate::logs::audit::{Fields, field, fields, named};
 use crate::state::tally;
 use crate::{logs, platform};
 use coppice_chain::pruning::{Piece, fit, policy};
-use coppice_interface::blocks::Note;
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
     ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
-use coppice_records::apply::AppliedNote;
-use coppice_records::pruning::check_retentions;
-use coppice_records::utxo::RunWindow;
 use std::convert::Infallible;
-
-/// Blocks that the check of a rollback reads at most, because an admin may roll back millions.
-const MOST_CHECKED: u64 = 200_000;
-/// Blocks below the head whose notes the storage status reads.
-const MOST_SHOWN: u64 = 1_000;
+use std::mem::replace;
 
 impl State {
     /// Returns whether the caller has a role.
@@ -36,15 +28,12 @@ impl State {
     pub fn set_config(&mut self, method: &str, change: &ConfigChange) -> Result<Config, ConfigError> {
         let shown = |state: &Self| fields(&state.config);
         self.noting(method, format!("{change:?}"), shown, |state| {
-            let retention = state.config.utxo.block_height_retention;
             let config = state.config.changed(change)?;
-            check_retentions(&state.records.pruner.stored().settings, &config.utxo, "block_height_retention")?;
+            state.check_records_settings(&config)?;
             fit::check_caps(&state.config, &config, state.pruner.policy().map_or(0, |policy| policy.target_bytes))?;
-            state.config = config;
+            let before = replace(&mut state.config, config);
             state.save_config();
-            if state.config.utxo.block_height_retention != retention {
-                state.records.pruner.note_retention(retention);
-            }
+            state.note_records_settings(&before);
             Ok(state.config.clone())
         })
     }
@@ -89,7 +78,7 @@ impl State {
                 state.exporters.revoke(grant.principal);
             }
             if grant.role == Role::BlobWorker {
-                state.records.deletions.end_leases(Some(grant.principal), platform::time_ns());
+                state.end_leases(grant.principal);
             }
             state.save_config();
             Ok(revoked)
@@ -177,8 +166,7 @@ impl State {
                 state.deletions_stopped = stopped.then(platform::time_ns);
                 state.save_config();
                 if stopped {
-                    state.records.pruner.stop();
-                    state.records.deletions.end_leases(None, platform::time_ns());
+                    state.stop_deleting_records();
                 }
             }
             Ok(())
@@ -204,7 +192,7 @@ impl State {
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| named(state.pruner.shown_faults());
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
-            state.records.applier.acknowledge();
+            state.acknowledge_applying();
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
         });
         acknowledged
@@ -244,29 +232,6 @@ impl State {
         self.noting("rollback_to", argument, shown, step)
     }
 
-    /// Checks that no applied block above `number` lies at or below the pruned height. A block that is not checked counts as one that does.
-    fn check_complete(&self, number: u64, incomplete: bool) -> Result<(), RollbackError> {
-        let pruned_height = self.records.utxo.pruned_height();
-        // The pruned height does not rise during a rollback.
-        if incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
-            return Ok(());
-        }
-        let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
-        let lowest = self.chain.newest_noted(number, MOST_CHECKED, is_pruned);
-        lowest.map_or(Ok(()), |lowest| Err(RollbackError::Incomplete { lowest, pruned_height }))
-    }
-
-    /// Returns the lowest block to which a rollback restores all records, from so many blocks below the head on; `None` if no block is kept.
-    pub fn restorable_to(&self) -> Option<u64> {
-        let oldest = self.chain.first_available()?;
-        let pruned_height = self.records.utxo.pruned_height();
-        if pruned_height == 0 {
-            return Some(oldest);
-        }
-        let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
-        Some(self.chain.newest_noted(oldest, MOST_SHOWN, is_pruned).unwrap_or(oldest))
-    }
-
     /// Carries out a rollback after its checks.
     fn roll_back(&mut self, number: u64) -> Rollback {
         if self.chain.state().rollback_to.is_none() && self.chain.state().head() != Some(number) {
@@ -275,7 +240,8 @@ impl State {
         self.chain.begin_rollback(number);
         let RolledBack { blocks: removed, not_restored } = self.continue_rollback();
         let state = self.chain.state();
-        let waits = self.records.applier.waits.as_ref().map(|waits| waits.why.clone());
+        let waits = self.rollback_waits();
+        let not_restored = records::KEPT.then_some(not_restored);
         Rollback { head: state.next - 1, removed, not_restored, has_more: state.rollback_to.is_some(), waits }
     }
 
@@ -290,7 +256,7 @@ impl State {
 
     fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
         // An undo that keeps trapping, or lacks memory, is dropped with the chain.
-        let gives_up = self.pruner.is_skipped(Piece::Undo) || self.records.applier.waits.is_some();
+        let gives_up = self.pruner.is_skipped(Piece::Undo) || self.rollback_waits().is_some();
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
         let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {
@@ -299,14 +265,11 @@ impl State {
         }
         let blocks = self.chain.reset();
         self.exporters.reset();
-        self.records.applier.reset();
-        self.records.utxo.forget_pruned();
-        self.records.pruner.reset();
-        self.records.utxo.set_window(RunWindow::default());
+        let utxo_records = self.reset_records();
         self.pruner.reset();
         self.pruner.freed_outside_runs(&self.chain, &self.blobs, 0);
         logs::info(&format!("the chain was reset: {blocks} blocks were removed"));
-        Ok(ChainReset { blocks, left: self.chain.to_clear(), utxo_records: self.records.utxo.storage().records })
+        Ok(ChainReset { blocks, left: self.chain.to_clear(), utxo_records })
     }
 
     /// Stores a chunk of the open upload, for the upload's owner or an operator.

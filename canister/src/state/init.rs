@@ -1,7 +1,7 @@
 //! Opening of the state: at installation, and after an upgrade.
 
 use super::clock::Clock;
-use super::{STATE, State, key, mutate, read};
+use super::{STATE, State, key, mutate, read, records};
 use crate::logs::audit::AuditLog;
 use crate::logs::history::History;
 use crate::settings::config;
@@ -11,7 +11,6 @@ use coppice_chain::ChainStore;
 use coppice_chain::export::Exporters;
 use coppice_chain::pruning::Pruner;
 use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
-use coppice_records::RecordStores;
 use coppice_storage::Space;
 use coppice_storage::blob::BlobStore;
 use std::rc::Rc;
@@ -67,7 +66,8 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 }
 
 fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
-    let config::Stored { config, roles, deletions_stopped, records } = stored;
+    let config::Stored { mut config, roles, deletions_stopped, records: records_cap } = stored;
+    config.utxo = config::utxo_settings(config.utxo);
     config::bound_memory(&config);
     let arena = memory::arena()?;
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
@@ -78,10 +78,10 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let state = State {
         roles,
         deletions_stopped,
-        records_cap: records,
+        records_cap,
         blobs: BlobStore::open(arena.clone()),
         chain: ChainStore::open(&arena, Rc::clone(&cells), config::class(&config), key.clone())?,
-        records: RecordStores::open(&arena, &cells, &key)?,
+        records: records::Stores::open(&arena, &cells, &key)?,
         pruner,
         exporters: Exporters::open(Rc::clone(&cells))?,
         audit: AuditLog::open(Rc::clone(&cells))?,

@@ -1,12 +1,15 @@
 //! State: all stores and settings, opened once and held on the heap.
 
-mod apply;
 pub mod clock;
 mod control;
 mod init;
 mod key;
 mod noted;
-mod records;
+#[cfg(not(feature = "records"))]
+#[path = "no_records.rs"]
+pub mod records;
+#[cfg(feature = "records")]
+pub mod records;
 pub mod tally;
 mod tick;
 mod undo;
@@ -24,10 +27,6 @@ use coppice_chain::export::{Exporters, Guard};
 use coppice_chain::pruning::{Constraints, Due, Pruner};
 use coppice_chain::{Admission, ChainStore};
 use coppice_interface::{Config, HeldBy};
-use coppice_records::RecordStores;
-use coppice_records::deletion::Limits;
-use coppice_records::external::Records;
-use coppice_records::pruning::UtxoPruner;
 use coppice_storage::blob::{BlobStore, Class};
 use coppice_storage::{HashKey, Space};
 use std::cell::RefCell;
@@ -51,7 +50,7 @@ pub struct State {
     /// The kept blocks.
     pub chain: ChainStore,
     /// UTXO records, and all that belongs to them.
-    pub records: RecordStores,
+    pub records: records::Stores,
     /// Policy and progress of the block pruner.
     pub pruner: Pruner,
     /// Exporters of the chain, and their acknowledged bounds.
@@ -136,21 +135,9 @@ impl State {
         logs::rewrite();
     }
 
-    /// Applies the limits on feeding calls. The cap on records depends on the policy's target, and the reserve above the cap moves only if
-    /// the cap changes; the minimum of cycles depends on the timer's interval.
+    /// Applies the limits on feeding calls. The minimum of cycles depends on the timer's interval.
     fn bound_feeding(&mut self) {
-        let cap = config::records_cap(&self.config, self.pruner.policy().map_or(0, |policy| policy.target_bytes));
-        if cap != self.records_cap.cap {
-            self.records_cap = RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
-        }
-        self.blobs.arena().set_quota(cap, self.records_cap.kept);
-        let utxo = &self.config.utxo;
-        self.records.deletions.limits = Limits {
-            rows: utxo.max_deletion_rows,
-            dead: utxo.max_dead_blob_deletions,
-            leases: utxo.max_leases_per_holder,
-            least_retries: utxo.least_retries,
-        };
+        self.bound_records();
         cycles::set_feed_min(config::feed_min(&self.config, self.pruner.interval_secs()));
     }
 
@@ -168,7 +155,7 @@ impl State {
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),
-            applying: self.records.applier.next().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
+            applying: self.applied_before().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
             stopped_since: self.deletions_stopped,
             low_on_cycles: cycles::are_low(self.config.min_liquid_cycles),
         }
@@ -177,13 +164,6 @@ impl State {
     /// Returns the blocks that are due.
     pub fn due(&self) -> Option<Due> {
         self.pruner.due(&self.chain, &self.blobs, self.constraints().guard().as_ref())
-    }
-
-    /// The record pruner and the stores that it works on.
-    pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
-        let Self { records, blobs, config, .. } = self;
-        let RecordStores { utxo, deletions, pruner, .. } = records;
-        (pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
     }
 
     /// Number of blob slots that were written off.

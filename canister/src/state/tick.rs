@@ -43,7 +43,7 @@ impl State {
                 return self.rollback_waits_until().map_or(next, |at| next.min(at));
             }
             Some(Piece::Upload) => self.expire_upload(),
-            Some(Piece::Transaction) => self.expire_transaction(),
+            Some(Piece::Transaction) => self.expire_transactions(),
             Some(Piece::Quarantine) => self.release_quarantined(),
             Some(Piece::Undo) => self.undo(),
         }
@@ -61,7 +61,7 @@ impl State {
         let expired = |touched: Option<u64>| touched.is_some_and(|touched| is_expired(touched, now, expiry));
         let all = [
             (Piece::Upload, expired(self.chain.upload_touched()) && !self.chain.is_aborting()),
-            (Piece::Transaction, expired(self.records.utxo.uploads.touched())),
+            (Piece::Transaction, expired(self.transaction_touched())),
             (Piece::Quarantine, self.blobs.has_quarantined()),
             (Piece::Undo, self.chain.is_under_way() && self.rollback_waits_until().is_none()),
         ];
@@ -69,17 +69,11 @@ impl State {
         first.map(|(piece, _)| piece)
     }
 
-    /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
-    fn rollback_waits_until(&self) -> Option<u64> {
-        self.chain.state().rollback_to?;
-        self.records.applier.waits.as_ref().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
-    }
-
     /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.
     pub fn next_expiry(&self) -> Option<u64> {
         let waits = |piece| !self.pruner.is_skipped(piece);
         let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
-        let transaction = self.records.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
+        let transaction = self.transaction_touched().filter(|_| waits(Piece::Transaction));
         let touched = block.into_iter().chain(transaction).min()?;
         Some(touched.saturating_add(self.config.upload_expiry_secs))
     }
@@ -88,14 +82,6 @@ impl State {
         let expiry = self.config.upload_expiry_secs;
         if let Some(number) = self.chain.expire_upload(&mut self.blobs, platform::time_secs(), expiry) {
             logs::info(&format!("upload of block {number} expired after {expiry} s"));
-        }
-    }
-
-    fn expire_transaction(&mut self) {
-        let expiry = self.config.upload_expiry_secs;
-        match self.records.utxo.uploads.expire(&mut self.blobs, platform::time_secs(), expiry) {
-            0 => {}
-            expired => logs::info(&format!("{expired} uploads of transactions expired after {expiry} s")),
         }
     }
 

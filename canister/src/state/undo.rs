@@ -24,13 +24,11 @@ impl State {
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());
         let mut waits = None;
-        self.records.utxo.begin_message();
+        self.begin_taking_back();
         while let Some(left) = self.chain.rollback_left() {
             if let Some(number) = self.chain.next_to_roll_back()
-                && self.records.applier.is_applied(&self.chain, number)
+                && let Some((taken, lost)) = self.take_back(number, is_fresh, &mut faults)
             {
-                let (applier, mut stores) = self.applying();
-                let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
                 done.not_restored += lost;
                 match taken {
                     TakenBack::Whole => {}
@@ -49,17 +47,12 @@ impl State {
             budget.charge(removed.ops, 0);
             if removed.began {
                 done.blocks += 1;
-                self.records.applier.lower(self.chain.state().next, None);
+                self.lower_applying();
             }
             is_fresh = false;
             faults.extend(removed.faults);
         }
-        let line =
-            waits.as_ref().map(|(number, why)| format!("rollback: waits: block {number} cannot be taken back: {why}"));
-        // Only the first of several refusals is logged, because ticks repeat them.
-        if self.records.applier.set_waits(waits) {
-            line.iter().for_each(|line| logs::error(line));
-        }
+        self.set_rollback_waits(waits);
         if done.blocks > 0 {
             self.exporters.rolled_back(self.chain.state().next);
         }

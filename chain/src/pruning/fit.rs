@@ -32,7 +32,7 @@ pub fn check_target(config: &Config, target_bytes: u64) -> Result<(), BadArgumen
 /// The value of the changed cap, and the target, that would do.
 pub fn check_caps(old: &Config, new: &Config, target_bytes: u64) -> Result<(), BadArgument> {
     let is_same = |of: fn(&Config) -> u64| of(old) == of(new);
-    let (pages, records) = (is_same(|config| config.max_stable_pages), is_same(|config| config.utxo.max_utxo_bytes));
+    let (pages, records) = (is_same(|config| config.max_stable_pages), is_same(records_bytes));
     if pages && records || fits(new, target_bytes) {
         return Ok(());
     }
@@ -42,34 +42,40 @@ pub fn check_caps(old: &Config, new: &Config, target_bytes: u64) -> Result<(), B
         let most = greatest_records(new.max_stable_pages, new.log_class, target_bytes).max(1);
         let why = format!(
             "{} bytes do not fit below max_stable_pages ({}): {most} at most, {lower}",
-            new.utxo.max_utxo_bytes, new.max_stable_pages
+            records_bytes(new),
+            new.max_stable_pages
         );
         return Err(BadArgument::new("max_utxo_bytes", why));
     }
-    let least = least_pages(target_bytes, new.log_class, new.utxo.max_utxo_bytes);
+    let least = least_pages(target_bytes, new.log_class, records_bytes(new));
     let why = format!("the chain does not reach its target{}: {least} at least, {lower}", beside(new));
     Err(BadArgument::new("max_stable_pages", why))
 }
 
 fn fits(config: &Config, target_bytes: u64) -> bool {
-    let least = least_pages(target_bytes, config.log_class, config.utxo.max_utxo_bytes);
+    let least = least_pages(target_bytes, config.log_class, records_bytes(config));
     target_bytes == 0 || least <= config.max_stable_pages
 }
 
 fn greatest(config: &Config) -> u64 {
-    greatest_target(config.max_stable_pages, config.log_class, config.utxo.max_utxo_bytes)
+    greatest_target(config.max_stable_pages, config.log_class, records_bytes(config))
+}
+
+/// Returns the cap on records that is set; 0 if none is.
+fn records_bytes(config: &Config) -> u64 {
+    config.utxo.as_ref().map_or(0, |utxo| utxo.max_utxo_bytes)
 }
 
 /// Returns what the records take, for a sentence.
 fn beside(config: &Config) -> String {
-    match config.utxo.max_utxo_bytes {
+    match records_bytes(config) {
         0 => String::new(),
         bytes => format!(" beside max_utxo_bytes ({bytes})"),
     }
 }
 
 fn or_raise(config: &Config, target_bytes: u64) -> String {
-    match least_pages(target_bytes, config.log_class, config.utxo.max_utxo_bytes) {
+    match least_pages(target_bytes, config.log_class, records_bytes(config)) {
         pages if pages <= MAX_STABLE_PAGES => format!(", or raise max_stable_pages to {pages}"),
         _ => String::new(),
     }
@@ -83,7 +89,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn config(max_stable_pages: u64, max_utxo_bytes: u64) -> Config {
-        let utxo = UtxoSettings { max_utxo_bytes, ..UtxoSettings::default() };
+        let utxo = Some(UtxoSettings { max_utxo_bytes, ..UtxoSettings::default() });
         Config { max_stable_pages, utxo, ..Config::default() }
     }
 

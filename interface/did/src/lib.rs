@@ -7,6 +7,7 @@ pub mod print;
 pub mod sources;
 
 use coppice_interface::Role;
+use coppice_interface::methods::OF_RECORDS;
 use methods::Method;
 use print::Printer;
 use sources::Types;
@@ -32,11 +33,11 @@ on.";
 pub fn files(root: &Path) -> anyhow::Result<[(&'static str, String); 3]> {
     let types = Types::read(&root.join("interface/src"))?;
     let all = methods::all()?;
-    // Methods that a role may call, and the queries of its area.
-    let part = |role: Role, area: &str| -> Vec<&Method> {
-        let has_role = |method: &&Method| method.roles.contains(&role);
-        let is_query = |method: &Method| method.is_query && (method.area == area || method.name == "health");
-        all.iter().filter(|method| is_query(method) || !method.is_query && has_role(method)).collect()
+    let is_of_records = |method: &&Method| OF_RECORDS.contains(&method.area);
+    // Methods that a feeder may call, and the queries of its area.
+    let is_for_feeder = |method: &&Method| match method.is_query {
+        true => method.area == "utxo" || method.name == "health",
+        false => method.roles.contains(&Role::UtxoFeeder),
     };
     let write = |about: &str, methods: &[&Method], argument: Option<&str>| {
         Printer::new(&types).file(&format!("{about}\n\n{HEAD}"), methods, argument)
@@ -53,16 +54,17 @@ pub fn files(root: &Path) -> anyhow::Result<[(&'static str, String); 3]> {
         (
             "blocks.did",
             write(
-                "Coppice, the part that a producer of blocks needs: updates of the role `BlockProducer`, and queries of blocks.",
-                &part(Role::BlockProducer, "blocks"),
-                None,
+                "Coppice without UTXO records: keeps a chain's blocks, receipts and index, and prunes them. The types are those of \
+                 `coppice.did`; what is about UTXO records is `null` in answers and refused in arguments.",
+                &all.iter().filter(|method| !is_of_records(method)).collect::<Vec<_>>(),
+                Some("CanisterArg"),
             )?,
         ),
         (
             "utxo.did",
             write(
                 "Coppice, the part that a feeder of UTXO records needs: updates of the role `UtxoFeeder`, and queries of records.",
-                &part(Role::UtxoFeeder, "utxo"),
+                &all.iter().filter(is_for_feeder).collect::<Vec<_>>(),
                 None,
             )?,
         ),

@@ -25,7 +25,6 @@ pub struct Method {
 }
 
 struct Declared {
-    area: &'static str,
     name: &'static str,
     comment: &'static [&'static str],
     args: &'static [(&'static str, &'static str)],
@@ -38,7 +37,6 @@ macro_rules! declared {
         $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
     })*) => {
         const DECLARED: &[Declared] = &[$($(Declared {
-            area: stringify!($area),
             name: stringify!($name),
             comment: &[$($doc),*],
             args: &[$((stringify!($arg), stringify!($type))),*],
@@ -58,7 +56,7 @@ pub fn all() -> anyhow::Result<Vec<Method>> {
     let method = |(of, entry): (&Declared, &coppice_interface::methods::Method)| {
         anyhow::ensure!(of.name == entry.name, "{} stands where the table has {}", of.name, entry.name);
         Ok(Method {
-            area: of.area,
+            area: entry.area,
             name: of.name,
             is_query: entry.is_query,
             roles: entry.roles,

@@ -1,7 +1,7 @@
 //! `coppice-lab bench`: measures the cost of operations, in instructions and in touched 4 KiB pages of stable memory, and the cost of whole
 //! messages, which includes 1,000 instructions for each 4 KiB page of the heap that a message changed.
 //!
-//! It runs the canister's own code inside the bench wasm (`COPPICE_FEATURES=bench scripts/build-wasm`) on the embedded host, which counts
+//! It runs the canister's own code inside the bench wasm (`COPPICE_BUILD=coppice-bench scripts/build-wasm`) on the embedded host, which counts
 //! as the platform does. Each figure is an average over one message that does nothing else; earlier messages prepare it from the same
 //! starting point. Counts have no noise, so a figure above its limit is a regression and ends the run with an error.
 //!

@@ -5,17 +5,22 @@
 #![allow(missing_docs)]
 
 pub mod blocks;
+#[cfg(feature = "records")]
 pub mod deletion;
 pub mod export;
 pub mod http;
 pub mod operation;
 pub mod prune;
+#[cfg(feature = "records")]
 pub mod records;
+#[cfg(feature = "records")]
 pub mod utxo;
 
 use super::{access, wire};
 use crate::platform;
-use candid::{CandidType, Principal};
+use candid::CandidType;
+#[cfg(feature = "records")]
+use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -36,17 +41,22 @@ fn query<A, R: CandidType>(roles: &[Role], decode: fn(&[u8]) -> Result<A, String
 }
 
 macro_rules! export {
-    ($($area:ident {
+    ($($area:ident { $($methods:tt)* })*) => { $(export!(@area $area { $($methods)* });)* };
+    (@area utxo $methods:tt) => { #[cfg(feature = "records")] export! { @all utxo $methods } };
+    (@area records $methods:tt) => { #[cfg(feature = "records")] export! { @all records $methods } };
+    (@area deletion $methods:tt) => { #[cfg(feature = "records")] export! { @all deletion $methods } };
+    (@area $area:ident $methods:tt) => { export! { @all $area $methods } };
+    (@all $area:ident {
         $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
-    })*) => {
-        $($(const _: () = {
+    }) => {
+        $(const _: () = {
             #[cfg_attr(target_family = "wasm", unsafe(export_name = concat!("canister_", stringify!($kind), " ", stringify!($name))))]
             #[cfg_attr(not(target_family = "wasm"), unsafe(export_name = concat!("canister_", stringify!($kind), ".", stringify!($name))))]
             extern "C" fn export() {
                 let run = |($($arg,)*): ($($type,)*)| -> export!(@reply $answer $(, $error)?) { $area::$name($($arg),*) };
                 $kind(coppice_interface::access::$roles, export!(@decode $name), run);
             }
-        };)*)*
+        };)*
     };
     (@reply $answer:ty) => { $answer };
     (@reply $answer:ty, $error:ty) => { Result<$answer, $error> };

@@ -47,10 +47,7 @@ pub fn get_storage_status(block: Option<u64>) -> StorageStatus {
 }
 
 pub fn list_uploads() -> OpenUploads {
-    read(|state| OpenUploads {
-        block: state.chain.upload_progress(),
-        transactions: state.records.utxo.uploads.list(state.config.upload_expiry_secs),
-    })
+    read(|state| OpenUploads { block: state.chain.upload_progress(), transactions: state.open_transactions() })
 }
 
 pub fn health() -> Health {

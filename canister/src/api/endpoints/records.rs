@@ -2,6 +2,7 @@
 
 use crate::logs::audit::{field, fields, named};
 use crate::operation::daemon;
+use crate::state::records::settings_of;
 use crate::state::{State, mutate, read};
 use coppice_interface::*;
 use coppice_records::pruning::NotifiedHeight;
@@ -65,7 +66,7 @@ pub fn utxo_notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutco
 }
 
 pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState, height: Option<u32>) {
-    message(|state| state.records.pruner.set_assembly(assembly, height, &state.config.utxo));
+    message(|state| state.records.pruner.set_assembly(assembly, height, settings_of(&state.config)));
 }
 
 pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
@@ -87,7 +88,7 @@ pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
 pub fn utxo_set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     message(|state| {
         noting(state, "utxo_set_heights", format!("{heights:?}"), |state| {
-            state.records.pruner.set_heights(&heights, &state.config.utxo)
+            state.records.pruner.set_heights(&heights, settings_of(&state.config))
         })
     })
 }
@@ -100,7 +101,7 @@ pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<Utxo
     let shown = |state: &State| fields(&state.records.pruner.stored().settings);
     message(|state| {
         state.noting("utxo_set_pruner_settings", format!("{change:?}"), shown, |state| {
-            state.records.pruner.set_settings(&change, &state.config.utxo)
+            state.records.pruner.set_settings(&change, settings_of(&state.config))
         })
     })
 }
@@ -118,7 +119,7 @@ pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
 pub fn utxo_get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
         deletions_stopped_since_ns: state.deletions_stopped,
-        ..state.records.pruner.status(&state.config.utxo, &state.records.deletions)
+        ..state.records.pruner.status(settings_of(&state.config), &state.records.deletions)
     })
 }
 

@@ -7,6 +7,7 @@ use coppice_records::apply::{bytes_of, in_blocks};
 use coppice_records::external::Records;
 use coppice_records::external::create::create;
 
+use crate::state::records::settings_of;
 use crate::state::{mutate, read};
 use coppice_interface::*;
 use coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
@@ -96,7 +97,7 @@ pub fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
 pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (platform::caller(), platform::time_secs());
     mutate(|state| {
-        let begun = state.records.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now);
+        let begun = state.records.utxo.begin_upload(&mut state.blobs, &arg, settings_of(&state.config), by, now);
         daemon::arm_uploads(state);
         begun
     })

@@ -1,6 +1,7 @@
 use super::*;
 use crate::memory;
 use crate::platform::{self, meter, native};
+use crate::state::records::settings_of;
 use crate::state::{self, mutate, read};
 use coppice_interface::*;
 
@@ -153,7 +154,10 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("get_export_status", &state.exporters.status(&state.chain, state.config.require_export)),
             of("plan_prune", &state.pruner.plan(&state.chain, &state.blobs, &constraints, None)),
             of("get_prune_status", &state.pruner.status(&state.chain, &state.blobs, &constraints)),
-            of("utxo_get_pruner_status", &state.records.pruner.status(&state.config.utxo, &state.records.deletions)),
+            of(
+                "utxo_get_pruner_status",
+                &state.records.pruner.status(settings_of(&state.config), &state.records.deletions),
+            ),
             of("utxo_list_prune_jobs", &state.records.pruner.jobs(None, 0)),
             of("get_pending_blob_deletions", &state.records.deletions.pending(u32::MAX, 0, None)),
             of("list_blob_deletions", &state.records.deletions.list(&list)),
@@ -227,7 +231,7 @@ fn public_replies_do_not_reveal_the_balance() {
         fail_to_preserve(UtxoRefusal::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));
         // The balance must keep two calls of a timer.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
-        mutate(crate::operation::daemon::grow);
+        mutate(crate::operation::daemon::records::grow);
         assert_eq!(schedule().is_err(), liquid == 77_654_321_987, "{liquid}");
         let secrets = [liquid, frozen, liquid + frozen, missing(liquid), to_grow];
         for (name, answer) in public_answers() {
@@ -236,7 +240,7 @@ fn public_replies_do_not_reveal_the_balance() {
                 assert!(!answer.contains(&secret.to_string()[..6]), "{name}: {secret}: {answer}");
             }
         }
-        let status = read(|state| state.records.pruner.status(&state.config.utxo, &state.records.deletions));
+        let status = read(|state| state.records.pruner.status(settings_of(&state.config), &state.records.deletions));
         assert_eq!(status.blocked_by.map(|blocked| blocked.code).as_deref(), Some("LowCycles"));
         let said =
             format!("transaction {} cannot be preserved: cycles are missing: top up the canister", "00".repeat(32));

@@ -6,6 +6,7 @@ use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert
 use crate::api::access;
 use crate::bench::{key, said};
 use crate::platform::instructions;
+use crate::state::records::settings_of;
 use crate::state::{State, mutate};
 use coppice_interface::*;
 use coppice_records::utxo::Call;
@@ -38,7 +39,7 @@ fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Tran
 
 /// Settings with which a tick does everything that is due.
 fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), String> {
-    state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
+    state.records.pruner.set_assembly(UtxoBlockAssemblyState::Running, None, settings_of(&state.config));
     let change = UtxoPrunerSettingsChange {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(old_from)),
         utxo_chunk_group_limit: Some(10_000),
@@ -53,7 +54,7 @@ fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), Str
 fn tick(state: &mut State) -> UtxoPruneCounts {
     let (pruner, mut records) = state.utxo_pruner();
     pruner.tick(&mut records, false);
-    state.records.pruner.status(&state.config.utxo, &state.records.deletions).totals
+    state.records.pruner.status(settings_of(&state.config), &state.records.deletions).totals
 }
 
 /// Runs a job to its end: all unmined records are examined once.
@@ -169,7 +170,8 @@ fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
             }
             return Ok((instructions() - start) / deleted);
         }
-        let before = mutate(|state| state.records.pruner.status(&state.config.utxo, &state.records.deletions).totals);
+        let before =
+            mutate(|state| state.records.pruner.status(settings_of(&state.config), &state.records.deletions).totals);
         let start = instructions().max(start);
         let counts = mutate(tick);
         let took = instructions() - start;

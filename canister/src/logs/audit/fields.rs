@@ -83,7 +83,7 @@ pub fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::{Config, PrunePolicy};
+    use coppice_interface::{Config, PrunePolicy, UtxoSettings};
 
     fn change(name: &str, before: Option<&str>, after: Option<&str>) -> Change {
         Change { name: name.into(), before: before.map(Into::into), after: after.map(Into::into) }
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn changes_are_the_fields_that_differ() {
-        let config = Config::default();
+        let config = Config { utxo: Some(UtxoSettings::default()), ..Config::default() };
         let mut changed = config.clone();
         changed.min_liquid_cycles = u128::MAX;
         changed.open_queries = true;
-        changed.utxo.block_height_retention = 7;
+        changed.utxo.as_mut().unwrap().block_height_retention = 7;
         let expected = [
             change("min_liquid_cycles", Some("400000000000"), Some(&u128::MAX.to_string())),
             change("open_queries", Some("false"), Some("true")),

@@ -1,4 +1,6 @@
+use super::records::grow;
 use super::*;
+use crate::memory;
 use crate::platform::native;
 use crate::state::{self, read};
 use coppice_interface::{CanisterArg, InitArg};

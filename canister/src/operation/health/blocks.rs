@@ -1,16 +1,15 @@
 //! Findings about pruning of blocks: lag, exporters, damage, and a target that is too small.
 
 use super::action::{Action, Command};
-use super::advice::advice;
 use super::finding::{Finding, finding};
+use super::records;
 use super::sentences::{another_key, holder, remedy_of_holder};
 use crate::state::State;
 use crate::{memory, platform};
 use coppice_chain::ChainStore;
 use coppice_chain::pruning::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
 use coppice_interface::text::{duration, many};
-use coppice_interface::{HeldBy, ProblemCode, PruneStatus};
-use coppice_records::apply::{Counted, Waits};
+use coppice_interface::{ProblemCode, PruneStatus};
 use coppice_storage::WASM_PAGE;
 use coppice_storage::blob::BlobStore;
 
@@ -87,63 +86,6 @@ fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due
     finding(ProblemCode::ExportHeld, message).with_action(remedy_of_holder(held_by))
 }
 
-/// Adds the reason why applying stands to a finding, if applying holds pruning.
-pub(super) fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
-    match state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
-        None => found,
-        Some(stop) => {
-            let message = format!("{}; applying has stopped at {}", found.message, stop.text);
-            Finding { message, action: Some(Box::new(advice(ProblemCode::ApplyingStopped).1)), ..found }
-        }
-    }
-}
-
-/// Returns a finding if a transaction of the next block cannot be applied.
-pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
-    let stop = state.records.applier.stop.as_ref()?;
-    let message = format!("applying has stopped at {}", stop.text);
-    Some(Finding { since: Some(stop.since_ns), ..finding(ProblemCode::ApplyingStopped, message) })
-}
-
-/// Returns findings about a rollback that waits for memory, and about records that are missing after a rollback or a replay.
-pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let rollback = state.chain.state().rollback_to.zip(state.records.applier.waits.as_ref());
-    if let Some((to, Waits { since_ns, number, why, .. })) = rollback {
-        let message = format!(
-            "the rollback to block {to} waits: block {number} cannot be taken back from the UTXO records: {why}"
-        );
-        found.push(Finding { since: Some(*since_ns), ..finding(ProblemCode::RollbackWaits, message) });
-    }
-    let (pruned, lost) = state.records.applier.counted();
-    let of = |counted: Counted| (many(counted.transactions, "transaction"), counted.block);
-    if lost.transactions > 0 {
-        let (count, block) = of(lost);
-        let message = format!(
-            "{count} of blocks that were taken back, the last of block {block}, had been pruned and could not be restored"
-        );
-        found.push(finding(ProblemCode::NotRestored, message).with_action(acknowledge(state, NOT_RESTORED)));
-    }
-    if pruned.transactions > 0 {
-        let (count, block) = of(pruned);
-        let message = format!(
-            "{count} of applied blocks, the last of block {block}, got no record, because an earlier record may have been pruned"
-        );
-        found.push(finding(ProblemCode::CountedAsPruned, message).with_action(acknowledge(state, COUNTED_AS_PRUNED)));
-    }
-    found
-}
-
-/// Remedies for missing records.
-const NOT_RESTORED: &str =
-    "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again. Then acknowledge.";
-const COUNTED_AS_PRUNED: &str =
-    "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then acknowledge.";
-
-fn acknowledge(state: &State, text: &'static str) -> Action {
-    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.stored().faults)))
-}
-
 /// Returns a finding if appends are refused because kept bytes have reached emergency water.
 pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     let State { pruner, chain, blobs, .. } = state;
@@ -162,7 +104,7 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     });
     let message = format!("emergency water{bounded} is reached, appends are refused; held by {}", holder(&held_by));
     let found = finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by));
-    Some(with_stop(state, found, &held_by))
+    Some(records::with_stop(state, found, &held_by))
 }
 
 /// Returns a finding if the head and the block before it exceed the target.

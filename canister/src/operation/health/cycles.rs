@@ -4,6 +4,7 @@ use super::finding::{Finding, finding};
 use crate::memory;
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
+use crate::state::records::FED;
 use coppice_interface::{ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
 use coppice_storage::{GrowError, WASM_PAGE};
 
@@ -26,8 +27,7 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     };
     found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
     if liquid < cycles::feed_min() {
-        let message =
-            "liquid cycles are below feed_min_liquid_cycles: blocks, UTXO records and blobs to delete are refused";
+        let message = format!("liquid cycles are below feed_min_liquid_cycles: {FED} are refused");
         found.push(finding(ProblemCode::FeedingRefused, message));
     }
     let of_nodes = |cycles: u128| cycles * u128::from(state.config.nodes) / 13;

@@ -84,24 +84,17 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
     is_long(open).then(|| found.with_action(abort_block(number, text)))
 }
 
-/// Returns a finding about the upload of a transaction that is idle and does not expire yet.
-pub(super) fn stuck_transaction(state: &State) -> Option<Finding> {
-    let touched = state.records.utxo.uploads.touched().filter(|&touched| stays(state, touched) && is_long(touched))?;
-    let message = idle(state, touched, "the upload of a transaction");
-    Some(finding(ProblemCode::TransactionUploadStuck, message).since_secs(Some(touched)))
-}
-
 /// Returns whether an upload whose last call came at `touched`, in Unix seconds, has not expired.
-fn stays(state: &State, touched: u64) -> bool {
+pub(super) fn stays(state: &State, touched: u64) -> bool {
     platform::time_secs() < touched.saturating_add(state.config.upload_expiry_secs)
 }
 
 /// Returns whether a time in Unix seconds is too long ago for an open upload.
-fn is_long(secs: u64) -> bool {
+pub(super) fn is_long(secs: u64) -> bool {
     platform::time_secs().saturating_sub(secs) > PATIENCE_SECS
 }
 
-fn idle(state: &State, touched: u64, what: &str) -> String {
+pub(super) fn idle(state: &State, touched: u64, what: &str) -> String {
     let long = duration(platform::time_secs() - touched);
     format!(
         "{what} has been idle for {long}, and upload_expiry_secs = {} keeps it open",

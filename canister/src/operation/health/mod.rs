@@ -7,29 +7,32 @@ mod action;
 mod advice;
 pub(crate) mod blocks;
 mod cycles;
-mod deletions;
 mod finding;
 mod head;
 mod memory;
+#[cfg(not(feature = "records"))]
+#[path = "no_records.rs"]
+mod records;
+#[cfg(feature = "records")]
 pub(crate) mod records;
 mod sentences;
 
 use crate::platform;
 use crate::platform::timers::Timer;
 use crate::state::State;
+use crate::state::records::FED;
 pub use action::{Action, Command};
 use advice::advice;
 use coppice_chain::pruning::Due;
 use coppice_interface::text::duration;
 use coppice_interface::{Health, Problem, ProblemCode, Severity};
 use coppice_storage::NS;
-pub use deletions::blobs_due;
 pub use finding::{Finding, finding};
 pub use head::appended_at;
 pub use sentences::holder;
 
 /// Returns all findings, including those that have not lasted long enough to be problems; `due` are the due blocks. `deep` asks for all
-/// sentences, and for checks of pages that nothing else reads: the head's header and the first rows of the deletion queue.
+/// sentences, and for checks of pages that nothing else reads.
 pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((timer, due)) = state.overdue(platform::time_ns()) {
@@ -43,21 +46,18 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
         found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
     }
     if !state.key.is_set() {
-        let message = "the hash key is not drawn yet: blocks, UTXO records and blobs to delete are refused as NotReady";
+        let message = format!("the hash key is not drawn yet: {FED} are refused as NotReady");
         found.push(finding(ProblemCode::NotReady, message));
     }
     let State { pruner, chain, blobs, .. } = state;
     let of_due = blocks::due((pruner, chain, blobs), || state.constraints(), due, deep);
     let held_by = due.and_then(|due| due.held_by.as_ref());
     found.extend(of_due.into_iter().map(|of| match held_by.filter(|_| of.code == ProblemCode::ExportHeld) {
-        Some(held_by) => blocks::with_stop(state, of, held_by),
+        Some(held_by) => records::with_stop(state, of, held_by),
         None => of,
     }));
-    found.extend(blocks::stopped_applying(state));
-    found.extend(blocks::records_of_blocks(state));
     found.extend(state.deletions_stopped.map(|since| {
-        let message =
-            "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";
+        let message = format!("set_deletions_stopped(true): {}", records::STOPPED);
         Finding { since: Some(since), ..finding(ProblemCode::DeletionsStopped, message) }
     }));
     found.extend(blocks::keyless_exporters(state));
@@ -65,27 +65,13 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found.extend(blocks::too_small(pruner, chain, blobs));
     cycles::findings(state, &mut found);
     found.extend(memory::cap(state));
-    found.extend(memory::external(state));
-    found.extend(memory::records(state));
     found.extend(blocks::damage(state.pruner.stored(), state.lost()));
     if deep {
         found.extend(head::unreadable(state));
     }
-    let of_records =
-        records::findings(&state.records.pruner, &state.records.utxo, &state.config.utxo, &state.records.deletions);
-    // Nothing is deleted while deletions are stopped, which is a finding of its own.
-    let is_stopped = state.deletions_stopped.is_some();
-    found.extend(of_records.into_iter().filter(|of| !is_stopped || of.code != ProblemCode::RecordsOverdue));
-    // Workers get no blob while deletions are stopped.
-    if state.deletions_stopped.is_none() {
-        if deep {
-            found.extend(deletions::overdue(state));
-        }
-        found.extend(deletions::idle_holder(state));
-    }
+    found.extend(records::findings(state, deep));
     found.extend(head::open_upload(state));
     found.extend(head::stuck_upload(state, &state.history.since));
-    found.extend(head::stuck_transaction(state));
     found.extend(head::stale_head(state, &state.history.since));
     if deep {
         found.extend(not_set_up(state));
@@ -97,11 +83,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
 fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
     let is_meant = state.config.set_up_as_meant;
     let all = [
-        (
-            ProblemCode::NoProducer,
-            !state.roles.has_feeder(),
-            "no principal has a role that feeds blocks or UTXO records",
-        ),
+        (ProblemCode::NoProducer, !state.roles.has_feeder(), records::NO_FEEDER),
         (ProblemCode::NoExporter, !is_meant && state.exporters.is_empty(), "no exporter copies the chain"),
         (ProblemCode::NoPolicy, !is_meant && state.pruner.policy().is_none(), "no pruning policy is set"),
     ];

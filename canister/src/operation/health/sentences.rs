@@ -69,26 +69,3 @@ pub fn another_key(name: &str) -> Action {
 pub fn abort_block(number: u64, text: &'static str) -> Action {
     Action::new(text, Command::call("abort_block", format!("({number})")))
 }
-
-/// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
-/// setting the record aside would have them pruned.
-pub fn remedy(code: &str) -> Option<Action> {
-    let (text, command) = match code {
-        "LowCycles" => ("Top the canister up; then utxo_notify_block, or utxo_prune with the height.", Command::TopUp),
-        "ReservedCyclesLimit" => (
-            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then utxo_notify_block, or utxo_prune with the \
-             height.",
-            Command::Setting("--reserved-cycles-limit …t"),
-        ),
-        "RecordsFull" => (
-            "Raise max_utxo_bytes of the UTXO settings; then utxo_notify_block, or utxo_prune with the height.",
-            Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
-        ),
-        "OutOfSpace" => (
-            "Raise max_stable_pages, or keep less (set_prune_policy); then utxo_notify_block, or utxo_prune with the height.",
-            Command::call("set_config", "(record { max_stable_pages = opt … })"),
-        ),
-        _ => return None,
-    };
-    Some(Action::new(text, command))
-}

@@ -2,11 +2,12 @@
 
 use super::super::answer::Answer;
 use super::frame::{self, frame};
-use super::words::{bytes, count, many, moment};
+use super::records;
+use super::words::{bytes, count, moment};
 use crate::state::State;
 use coppice_interface::segments::Segment;
 use coppice_interface::text::hex;
-use coppice_interface::{BlockHeader, ReadError, TransactionPlace, UtxoGet, UtxoRecord};
+use coppice_interface::{BlockHeader, ReadError};
 use maud::{Markup, html};
 
 /// Maximum ids of a block that are shown.
@@ -39,7 +40,7 @@ fn refused(title: &str, why: &ReadError) -> Answer {
 }
 
 /// Returns a table row with a name and a value.
-fn row(name: &str, value: Markup) -> Markup {
+pub(super) fn row(name: &str, value: Markup) -> Markup {
     html! { tr { th { (name) } td { (value) } } }
 }
 
@@ -107,33 +108,6 @@ pub fn block(state: &State, number: &str) -> Answer {
     answer(200, &title, content)
 }
 
-fn record(record: &UtxoRecord) -> Markup {
-    let or_none = |height: Option<u32>| height.map_or("none".into(), |height| count(height.into()));
-    let place = match &record.transaction {
-        TransactionPlace::Record => "in the record".to_string(),
-        TransactionPlace::Blobs { .. } => "in the BlobStore".into(),
-        TransactionPlace::Block { number, .. } => format!("in block {}, as long as it is kept", count(*number)),
-        TransactionPlace::External(store) => format!("external, in a store of type {:?}", store.store_type),
-    };
-    html! {
-        section.card {
-            h3 { "UTXO record" }
-            table.kept {
-                (row("outputs", html! { (many(record.total_outputs.into(), "output")) ", "
-                    (count(record.total_utxos.into())) " of them to be spent" }))
-                (row("size", html! { (bytes(record.size_in_bytes)) ", " (place) }))
-                (row("unmined since", html! { (or_none(record.unmined_since)) }))
-                (row("blocks", html! { @for block in &record.blocks { (count(block.height.into())) " " } }))
-                (row("deleted at", html! { (or_none(record.delete_at_height)) }))
-                (row("postponed until", html! { (or_none(record.postponed_until)) }))
-                (row("preserved until", html! { (or_none(record.preserve_until)) }))
-                (row("state", html! { (if record.conflicting { "a double spend" } else if record.locked { "locked" }
-                    else if record.frozen { "an output is frozen" } else { "as usual" }) }))
-            }
-        }
-    }
-}
-
 /// Returns the page of a transaction: its place, its receipt and its UTXO record.
 pub fn transaction(state: &State, id: &str) -> Answer {
     let Some(bytes_of) = unhex(id).filter(|id| id.len() == 32) else {
@@ -141,9 +115,8 @@ pub fn transaction(state: &State, id: &str) -> Answer {
     };
     let title = "Transaction";
     let location = state.chain.location(&state.blobs, &bytes_of);
-    let get = UtxoGet { txid: bytes_of.clone().into(), first: 0, limit: 0, extra_pages_cursor: None };
-    let utxo = state.records.utxo.get(&get).ok();
-    if let (Err(why), None) = (&location, &utxo) {
+    let record = records::card_of(state, &bytes_of);
+    if let (Err(why), None) = (&location, &record) {
         return refused(title, why);
     }
     let receipt = state.chain.receipt(&state.blobs, &bytes_of).ok().map(|receipt| receipt.bytes);
@@ -172,7 +145,7 @@ pub fn transaction(state: &State, id: &str) -> Answer {
                 }
             }
         }
-        @if let Some(of) = &utxo { (record(of)) }
+        @if let Some(record) = &record { (record) }
     };
     answer(200, title, content)
 }

@@ -6,6 +6,11 @@ mod frame;
 mod kept;
 mod memory;
 mod plot;
+#[cfg(not(feature = "records"))]
+#[path = "no_records.rs"]
+mod records;
+#[cfg(feature = "records")]
+mod records;
 mod words;
 
 use super::answer::{Answer, Parameters};
@@ -23,8 +28,6 @@ use words::{ago, bytes, count, moment};
 
 /// Seconds after which the page reloads unless the URL sets them (`/?refresh=5`).
 const REFRESH: u64 = 60;
-/// Maximum jobs that are shown.
-const JOBS: u32 = 6;
 /// Maximum errors that are shown.
 const ERRORS: u32 = 6;
 /// Maximum exporters that are shown; those with the largest lag come first.
@@ -46,8 +49,6 @@ struct View<'a> {
     prune: PruneStatus,
     storage: StorageStatus,
     export: ExportStatus,
-    pruner: UtxoPrunerStatus,
-    queue: BlobDeletionStatus,
 }
 
 impl View<'_> {
@@ -259,79 +260,6 @@ impl View<'_> {
         }
     }
 
-    /// Returns whether UTXO records are kept, or ever were.
-    fn keeps_records(&self) -> bool {
-        let Self { pruner, storage, .. } = self;
-        let jobs = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
-        storage.utxo.records > 0 || pruner.current_height > 0 || jobs
-    }
-
-    /// Returns whether external blobs are queued for deletion, or ever were.
-    fn keeps_queue(&self) -> bool {
-        self.queue.rows > 0 || !self.queue.leases.is_empty() || self.storage.utxo.records > 0
-    }
-
-    fn jobs(&self) -> Markup {
-        let jobs = self.state.records.pruner.jobs(None, JOBS).jobs;
-        let pruner = &self.pruner;
-        html! {
-            section.card {
-                h3 { "UTXO records" }
-                p { (figure("utxo_records", self.storage.utxo.records, &words::many(self.storage.utxo.records, "record"))) ", "
-                    (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.kept_bytes)) " of at most "
-                    (bytes(self.storage.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
-                    ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
-                    ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
-                @if jobs.is_empty() { p.note { "There was no job yet." } }
-                @else {
-                    table {
-                        thead { tr { th { "job" } th { "height" } th { "state" } th { "deleted" } th { "ticks" } th { "made" } } }
-                        tbody {
-                            @for job in &jobs {
-                                tr data-job=(job.id) {
-                                    th { (count(job.id)) }
-                                    td data-label="height" { (count(job.height.into())) }
-                                    td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
-                                    td data-label="deleted" { (count(job.counts.records_deleted)) }
-                                    td data-label="ticks" { (count(job.ticks)) }
-                                    td data-label="made" { (ago(job.created_at_ns, self.now)) }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn queue(&self) -> Markup {
-        let stores: Vec<&StoreDeletions> = self
-            .queue
-            .stores
-            .iter()
-            .filter(|store| store.held + store.waiting + store.leased + store.backing_off + store.dead > 0)
-            .collect();
-        html! {
-            section.card {
-                h3 { "External blobs" }
-                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (if self.pruner.blobs_pending == 1 { " is" } else { " are" }) " to be deleted, "
-                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
-                    (words::many(self.queue.leases.len() as u64, "lease")) "." }
-                @if !stores.is_empty() {
-                    table {
-                        thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
-                        tbody { @for store in stores { tr {
-                            th { (format!("{:?}", store.store_type)) }
-                            td data-label="held" { (count(store.held)) } td data-label="waiting" { (count(store.waiting)) }
-                            td data-label="leased" { (count(store.leased)) } td data-label="backing off" { (count(store.backing_off)) }
-                            td data-label="given up" { (count(store.dead)) }
-                        } } }
-                    }
-                }
-            }
-        }
-    }
-
     fn errors(&self) -> Markup {
         let public = self.state.config.public_logs;
         let errors = if public { logs::page(Some(LogPriority::Error), None, ERRORS).entries } else { Vec::new() };
@@ -379,8 +307,7 @@ fn page(view: &View, refresh: u64) -> Markup {
             h2 { "Details" }
             div.details {
                 (view.words()) (view.exporters())
-                @if view.keeps_records() { (view.jobs()) }
-                @if view.keeps_queue() { (view.queue()) }
+                (records::cards(view))
                 (memory::card(&view.storage)) (view.errors())
             }
         }
@@ -402,8 +329,6 @@ pub fn answer(state: &State, parameters: &Parameters) -> Answer {
         prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
         storage: storage::status(state),
         export: state.exporters.status(&state.chain, state.config.require_export),
-        pruner: state.records.pruner.status(&state.config.utxo, &state.records.deletions),
-        queue: state.records.deletions.status(),
     };
     Answer::new(200, "text/html; charset=utf-8", page(&view, refresh).into_string())
 }

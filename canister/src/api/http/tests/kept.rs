@@ -81,8 +81,13 @@ fn a_transaction_with_a_utxo_record_shows_it() {
     mutate(|state| {
         let State { records, blobs, config, .. } = state;
         let utxo = &mut records.utxo;
-        let call =
-            Call { height: 900, now_ns: 1, settings: &config.utxo, most: u32::MAX, missing: MissingParents::Refuse };
+        let call = Call {
+            height: 900,
+            now_ns: 1,
+            settings: settings_of(config),
+            most: u32::MAX,
+            missing: MissingParents::Refuse,
+        };
         utxo.create(blobs, &item, &mut Ahead::default(), &call).unwrap();
     });
     let (status, page) = get(&format!("/tx/{}", hex(&txid)));

@@ -1,20 +1,15 @@
 //! Findings about external blobs that are due and that no worker deletes.
 
-use super::finding::{Finding, finding};
+use super::super::finding::{Finding, finding};
 use crate::platform;
 use crate::state::State;
 use coppice_interface::text::duration;
-use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreDeletions, StoreType};
+use coppice_interface::{ProblemCode, StoreDeletions, StoreType};
 
 /// Seconds for which a blob may be due before `health` reports a problem.
 const PATIENCE_SECS: u64 = 6 * 3_600;
 /// Seconds for which a worker at its limit of leases may complete nothing.
 const IDLE_SECS: u64 = 3_600;
-
-/// Returns the height up to which workers may take external blobs, or `None` if there is none yet.
-pub fn blobs_due(state: &State) -> Option<u32> {
-    state.records.pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0)
-}
 
 /// Returns a finding if a worker has its maximum number of leases and completes none while rows wait.
 pub(super) fn idle_holder(state: &State) -> Option<Finding> {

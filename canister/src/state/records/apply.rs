@@ -1,11 +1,10 @@
 //! Applying blocks to the UTXO records, with the height that a finished block notifies.
 
-use super::State;
+use super::{State, Stores as RecordStores, settings_of};
 use crate::logs;
 use crate::logs::audit::{Fields, field};
 use coppice_interface::text::hex;
 use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
-use coppice_records::RecordStores;
 use coppice_records::apply::{self, Applier, Outcome, Stores};
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,7 +13,7 @@ use std::convert::Infallible;
 const MOST_IDS: u32 = 20;
 
 impl State {
-    pub(super) fn shown_applying(&self) -> Fields {
+    pub(in crate::state) fn shown_applying(&self) -> Fields {
         let shown =
             self.records.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
                 format!("from block {base} to block {next}, transaction {transactions}")
@@ -25,7 +24,7 @@ impl State {
     pub(super) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
         let Self { records, chain, blobs, config, .. } = self;
         let RecordStores { utxo, applier, .. } = records;
-        (applier, Stores { blocks: chain, utxo, blobs, settings: &config.utxo })
+        (applier, Stores { blocks: chain, utxo, blobs, settings: settings_of(config) })
     }
 
     /// Applies a part of the next block. The message that finishes the block notifies its height. An operator's first block, another

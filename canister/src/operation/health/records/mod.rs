@@ -1,13 +1,23 @@
-//! Findings about pruning of UTXO records and about notified heights.
+//! Findings about UTXO records: their pruning, notified heights, memory, applying, the deletion queue.
+
+mod applying;
+mod deletions;
+mod memory;
 
 use super::action::{Action, Command};
 use super::finding::{Finding, finding};
-use super::sentences::remedy;
+use crate::state::State;
 use coppice_interface::text::hex;
 use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
-use coppice_records::deletion::DeletionQueue;
 use coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
 use coppice_records::utxo::{Cursor, UtxoStore};
+
+pub(super) use applying::with_stop;
+
+/// Words for what stops while deletions are stopped.
+pub(super) const STOPPED: &str = "no block and no UTXO record is pruned, and workers get no blob to delete";
+/// Words for a canister that nothing feeds.
+pub(super) const NO_FEEDER: &str = "no principal has a role that feeds blocks or UTXO records";
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
@@ -19,21 +29,27 @@ const OVERDUE_BLOCKS: u32 = 144;
 /// Seconds for which there may be such a record, for example while a chain is ingested.
 const OVERDUE_PATIENCE_SECS: u64 = 3_600;
 
-/// Returns findings about jobs, skipped and overdue records, heights and dead-letter rows.
-pub fn findings(
-    pruner: &UtxoPruner,
-    records: &UtxoStore,
-    utxo: &UtxoSettings,
-    deletions: &DeletionQueue,
-) -> Vec<Finding> {
+/// Returns all findings about records. `deep`: also those that read the first rows of the deletion queue.
+pub(super) fn findings(state: &State, deep: bool) -> Vec<Finding> {
+    let (pruner, utxo, is_stopped) = (&state.records.pruner, state.utxo_settings(), state.deletions_stopped.is_some());
     let mut found = of(pruner.stored());
-    found.extend(overdue(pruner, records, utxo));
+    // While deletions are stopped, which is a finding of its own, nothing is deleted, and workers get no blob.
+    if !is_stopped {
+        found.extend(overdue(pruner, &state.records.utxo, utxo));
+        found.extend(if deep { deletions::overdue(state) } else { None });
+        found.extend(deletions::idle_holder(state));
+    }
     heights(pruner, utxo.block_height_retention, &mut found);
-    match deletions.dead_count() {
+    match state.records.deletions.dead_count() {
         0 => {}
         1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 external blob was given up")),
         dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} external blobs were given up"))),
     }
+    found.extend(applying::stopped_applying(state));
+    found.extend(applying::records_of_blocks(state));
+    found.extend(memory::external(state));
+    found.extend(memory::records(state));
+    found.extend(memory::stuck_transaction(state));
     found
 }
 
@@ -165,4 +181,27 @@ fn heights(pruner: &UtxoPruner, retention: u32, found: &mut Vec<Finding>) {
         );
         found.push(finding(ProblemCode::HeightJumpWide, message));
     }
+}
+
+/// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
+/// setting the record aside would have them pruned.
+fn remedy(code: &str) -> Option<Action> {
+    let (text, command) = match code {
+        "LowCycles" => ("Top the canister up; then utxo_notify_block, or utxo_prune with the height.", Command::TopUp),
+        "ReservedCyclesLimit" => (
+            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then utxo_notify_block, or utxo_prune with the \
+             height.",
+            Command::Setting("--reserved-cycles-limit …t"),
+        ),
+        "RecordsFull" => (
+            "Raise max_utxo_bytes of the UTXO settings; then utxo_notify_block, or utxo_prune with the height.",
+            Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
+        ),
+        "OutOfSpace" => (
+            "Raise max_stable_pages, or keep less (set_prune_policy); then utxo_notify_block, or utxo_prune with the height.",
+            Command::call("set_config", "(record { max_stable_pages = opt … })"),
+        ),
+        _ => return None,
+    };
+    Some(Action::new(text, command))
 }

@@ -1,0 +1,13 @@
+//! The pages of the build without UTXO records: the functions of `records.rs`, which show nothing.
+
+use super::View;
+use crate::state::State;
+use maud::Markup;
+
+pub(super) fn cards(_view: &View) -> Markup {
+    Markup::default()
+}
+
+pub(super) fn card_of(_state: &State, _txid: &[u8]) -> Option<Markup> {
+    None
+}

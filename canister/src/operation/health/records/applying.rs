@@ -1,0 +1,66 @@
+//! Findings about applying blocks to UTXO records, and about rollbacks that take blocks back from them.
+
+use super::super::action::{Action, Command};
+use super::super::advice::advice;
+use super::super::finding::{Finding, finding};
+use crate::state::State;
+use coppice_interface::text::many;
+use coppice_interface::{HeldBy, ProblemCode};
+use coppice_records::apply::{Counted, Waits};
+
+/// Adds the reason why applying stands to a finding, if applying holds pruning.
+pub fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
+    match state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
+        None => found,
+        Some(stop) => {
+            let message = format!("{}; applying has stopped at {}", found.message, stop.text);
+            Finding { message, action: Some(Box::new(advice(ProblemCode::ApplyingStopped).1)), ..found }
+        }
+    }
+}
+
+/// Returns a finding if a transaction of the next block cannot be applied.
+pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
+    let stop = state.records.applier.stop.as_ref()?;
+    let message = format!("applying has stopped at {}", stop.text);
+    Some(Finding { since: Some(stop.since_ns), ..finding(ProblemCode::ApplyingStopped, message) })
+}
+
+/// Returns findings about a rollback that waits for memory, and about records that are missing after a rollback or a replay.
+pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let rollback = state.chain.state().rollback_to.zip(state.records.applier.waits.as_ref());
+    if let Some((to, Waits { since_ns, number, why, .. })) = rollback {
+        let message = format!(
+            "the rollback to block {to} waits: block {number} cannot be taken back from the UTXO records: {why}"
+        );
+        found.push(Finding { since: Some(*since_ns), ..finding(ProblemCode::RollbackWaits, message) });
+    }
+    let (pruned, lost) = state.records.applier.counted();
+    let of = |counted: Counted| (many(counted.transactions, "transaction"), counted.block);
+    if lost.transactions > 0 {
+        let (count, block) = of(lost);
+        let message = format!(
+            "{count} of blocks that were taken back, the last of block {block}, had been pruned and could not be restored"
+        );
+        found.push(finding(ProblemCode::NotRestored, message).with_action(acknowledge(state, NOT_RESTORED)));
+    }
+    if pruned.transactions > 0 {
+        let (count, block) = of(pruned);
+        let message = format!(
+            "{count} of applied blocks, the last of block {block}, got no record, because an earlier record may have been pruned"
+        );
+        found.push(finding(ProblemCode::CountedAsPruned, message).with_action(acknowledge(state, COUNTED_AS_PRUNED)));
+    }
+    found
+}
+
+/// Remedies for missing records.
+const NOT_RESTORED: &str =
+    "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again. Then acknowledge.";
+const COUNTED_AS_PRUNED: &str =
+    "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then acknowledge.";
+
+fn acknowledge(state: &State, text: &'static str) -> Action {
+    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.stored().faults)))
+}
