@@ -86,11 +86,11 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// When the canister refuses, or there is no answer. Blocks removed until then stay removed.
     pub async fn roll_back_to(&self, number: u64) -> Result<Rollback, Error<RollbackError>> {
-        let (mut removed, mut not_restored) = (0u64, 0u64);
+        let (mut removed, mut not_restored) = (0u64, None);
         loop {
             let step = self.rollback_to(number, None).await?;
             removed = removed.saturating_add(step.removed);
-            not_restored = not_restored.saturating_add(step.not_restored);
+            not_restored = step.not_restored.map(|count| count.saturating_add(not_restored.unwrap_or_default()));
             // Once the block is the head, another call would remove blocks appended after it. The canister's timer does the rest.
             if !step.has_more || step.head == number || step.waits.is_some() {
                 return Ok(Rollback { removed, not_restored, ..step });

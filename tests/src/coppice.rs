@@ -122,10 +122,21 @@ impl Coppice {
         coppice
     }
 
+    /// A new canister of the build without UTXO records.
+    pub fn of_blocks(arg: InitArg) -> Self {
+        let coppice = Self::installed(coppice_ic::ic(), wasm::blocks_canister(), arg);
+        coppice.await_ready();
+        coppice
+    }
+
     /// A new canister that has not drawn its hash key yet.
     pub fn just_installed(ic: Box<dyn Ic>, arg: InitArg) -> Self {
+        Self::installed(ic, wasm::canister(), arg)
+    }
+
+    fn installed(ic: Box<dyn Ic>, wasm: Vec<u8>, arg: InitArg) -> Self {
         let id = ic.create_canister(Who::Controller.principal());
-        ic.install(id, wasm::canister(), init_arg(arg), Who::Controller.principal());
+        ic.install(id, wasm, init_arg(arg), Who::Controller.principal());
         Self { ic, id }
     }
 
@@ -300,6 +311,16 @@ impl Coppice {
         health
     }
 
+    /// The body of the response to a query for a page.
+    ///
+    /// # Panics
+    /// If it is not text.
+    pub fn page(&self, url: &str) -> String {
+        let (headers, body) = (Vec::new(), ByteBuf::new());
+        let request = HttpRequest { method: "GET".into(), url: url.into(), headers, body, certificate_version: None };
+        String::from_utf8(self.anyone().http_request(&request).answer().body.into_vec()).expect("text")
+    }
+
     /// `get_storage_status`.
     pub fn storage(&self) -> StorageStatus {
         self.anyone().get_storage_status(None).answer()
@@ -372,10 +393,15 @@ impl Coppice {
 
     /// Upgrades to the same wasm with an argument.
     pub fn upgrade_with(&self, arg: Option<CanisterArg>) -> Result<(), Reject> {
+        self.upgrade_to(wasm::canister(), arg)
+    }
+
+    /// Upgrades to another wasm, with an argument.
+    pub fn upgrade_to(&self, wasm: Vec<u8>, arg: Option<CanisterArg>) -> Result<(), Reject> {
         let controller = Who::Controller.principal();
         self.ic.stop(self.id, controller)?;
         let arg = encode_one(arg).expect("encodes");
-        let upgraded = self.ic.upgrade(self.id, wasm::canister(), arg, controller);
+        let upgraded = self.ic.upgrade(self.id, wasm, arg, controller);
         self.ic.start(self.id, controller)?;
         upgraded
     }

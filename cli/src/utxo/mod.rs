@@ -23,7 +23,9 @@ use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
 use coppice_client::Error;
-use coppice_interface::{MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoStorage};
+use coppice_interface::{
+    MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoSettings, UtxoStorage,
+};
 use serde::Serialize;
 use set::{Foreign, Input, RecordId, Set, UtxoHash};
 use states::states;
@@ -31,6 +33,9 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use stopped::Applied;
 pub use verify::Verified;
+
+/// Error for a build of the canister without UTXO records.
+const NO_RECORDS: &str = "this canister keeps no UTXO records: it was built without them (coppice-blocks.wasm)";
 
 /// The report of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -119,13 +124,29 @@ pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result
     Ok(())
 }
 
+/// Returns the memory of the canister's UTXO records.
+///
+/// # Errors
+/// When the canister keeps no UTXO records, or does not answer.
+pub fn storage(client: &Client<impl Site>) -> Result<UtxoStorage> {
+    client.get_storage_status(None).wait()?.utxo.context(NO_RECORDS)
+}
+
+/// Returns the settings of the canister's UTXO store.
+///
+/// # Errors
+/// When the canister keeps no UTXO records, or does not answer.
+pub fn settings(client: &Client<impl Site>) -> Result<UtxoSettings> {
+    client.get_config().wait()?.utxo.context(NO_RECORDS)
+}
+
 /// Checks that the canister's `coinbase_maturity` is the expected one. The setting is the operator's, and is not changed here.
 ///
 /// # Errors
 /// When it is different.
 pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<()> {
     let Some(asked) = asked else { return Ok(()) };
-    let there = client.get_config().wait()?.utxo.coinbase_maturity;
+    let there = settings(client)?.coinbase_maturity;
     ensure!(
         there == asked,
         "--coinbase-maturity {asked}, but the canister's coinbase_maturity is {there}; an operator may change it before the first \
@@ -167,7 +188,7 @@ impl Replay {
     /// # Errors
     /// When the canister does not answer, or the next block to apply comes before these blocks.
     pub fn start(client: &Client<impl Site>, first_block: u64, leave_out: &[Txid]) -> Result<Self> {
-        let before = client.get_storage_status(None).wait()?.utxo;
+        let before = storage(client)?;
         // Height 0 is none of the store's, so genesis is left out.
         let first = first_block.max(1);
         let (from, next) = match before.applying {
@@ -200,7 +221,7 @@ impl Replay {
             next,
             leave_out: leave_out.iter().copied().collect(),
             missing_parents: starts_midway.then_some(MissingParents::Skip),
-            coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
+            coinbase_maturity: settings(client)?.coinbase_maturity,
             height: 0,
             created: 0,
             newly_spent: 0,
@@ -304,7 +325,7 @@ impl Replay {
     /// # Errors
     /// When they differ.
     pub fn finish(mut self, client: &Client<impl Site>) -> Result<Replayed> {
-        let storage = client.get_storage_status(None).wait()?.utxo;
+        let storage = storage(client)?;
         let expected = self.before.records + self.created;
         // There may be fewer records, because the canister prunes meanwhile, and more, because other feeders create some.
         let is_pruning = storage.pruned_height > self.before.pruned_height;

@@ -49,7 +49,7 @@ struct Expected<'a> {
 /// At the first answer that differs from the blocks.
 pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height: Option<u32>) -> Result<Verified> {
     let mut verified = Verified::default();
-    let copied = client.get_config().wait()?.utxo.copy_applied_transactions;
+    let copied = super::settings(client)?.copy_applied_transactions;
     let mut gone = HashSet::new();
     for record in set.records() {
         match read_back(client, record)? {

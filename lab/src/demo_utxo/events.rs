@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Wait, told};
 use coppice::report::count;
 use coppice::site::Site;
+use coppice::utxo;
 use coppice_interface::*;
 
 /// Instructions of a tick while a run must be interrupted: enough for one record.
@@ -154,7 +155,7 @@ impl<S: Site> Story<'_, S> {
             Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
             answer => bail!("utxo_prune should be refused while the block assembly does not run: {}", told(&answer)),
         }
-        let before = self.client.get_storage_status(None).wait()?.utxo.records;
+        let before = utxo::storage(self.client)?.records;
         let known = self.ledger.records();
 
         let rolled_back = self.roll_back(height)?;
@@ -175,8 +176,7 @@ impl<S: Site> Story<'_, S> {
         self.generator.release(&winner, height);
 
         self.await_tick()?;
-        let (after, expected) =
-            (self.client.get_storage_status(None).wait()?.utxo.records, before + self.ledger.records() - known);
+        let (after, expected) = (utxo::storage(self.client)?.records, before + self.ledger.records() - known);
         ensure!(after == expected, "nothing should be pruned in a reorg: expected {expected} records, found {after}");
         let event = format!(
             "{DEPTH} blocks rolled back, {} transactions mined again, one double-spent, one left out",
@@ -189,7 +189,7 @@ impl<S: Site> Story<'_, S> {
     fn roll_back(&mut self, height: u32) -> Result<Vec<OnChain>> {
         let rolled_back = self.chain.split_off((height - DEPTH) as usize);
         let done = self.client.roll_back_to(u64::from(height - DEPTH)).done()?;
-        ensure!(done.not_restored == 0, "all records should be restored: {done:?}");
+        ensure!(done.not_restored == Some(0), "all records should be restored: {done:?}");
         for OnChain { block, transactions, .. } in rolled_back.iter().rev() {
             for of in transactions.iter().rev() {
                 self.ledger.set_mined(of.id, *block, true, block.height);

@@ -34,6 +34,7 @@ use coppice::report::{print, seconds_since};
 use coppice::say;
 use coppice::site::{Site, healthy};
 use coppice::stop::Stop;
+use coppice::utxo;
 use coppice_interface::*;
 use external::External;
 pub use external::ExternalFigures;
@@ -96,11 +97,12 @@ fn play_external(client: &Client<impl Site>, canister: Principal, plan: Plan) ->
 fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<External<'a, S>>) -> Result<UtxoDemoReport> {
     let started = Instant::now();
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
+    let records = utxo::storage(client)?.records;
     ensure!(
-        storage.utxo.records == 0 && status.current_height == 0 && storage.blocks == 0,
+        records == 0 && status.current_height == 0 && storage.blocks == 0,
         "the canister has {} blocks and {} UTXO records, and was notified of height {}; a demonstration needs an empty one",
         storage.blocks,
-        storage.utxo.records,
+        records,
         status.current_height
     );
     let settings = set_up(client, plan)?;
@@ -112,6 +114,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<Externa
     let external = story.external.as_ref().map(|external| external.verify(&story.ledger)).transpose()?;
     healthy(client, None)?;
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
+    let utxo = utxo::storage(client)?;
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
     ensure!(faults == 0, "{faults} records were kept because of errors: {totals:?}");
@@ -126,7 +129,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<Externa
         outputs: ledger.entries().map(|(_, entry)| entry.utxos().count() as u64).sum(),
         applied: story.applied,
         spends: ledger.spends(),
-        records_kept: storage.utxo.records,
+        records_kept: utxo.records,
         records_deleted: totals.records_deleted,
         pages_deleted: totals.pages_deleted,
         parents_updated: totals.parents_updated,
@@ -135,8 +138,8 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<Externa
         jobs: figures,
         instructions_per_record_deleted: per(figures.instructions, totals.records_deleted),
         instructions: None,
-        record_bytes: storage.utxo.used_bytes,
-        reusable_bytes: storage.utxo.reusable_bytes,
+        record_bytes: utxo.used_bytes,
+        reusable_bytes: utxo.reusable_bytes,
         billed_bytes: storage.billed_bytes,
         growth_stopped_at_height: story.billed.1,
         story: story.rows,

@@ -16,6 +16,7 @@ use coppice::client::{Client, Wait};
 use coppice::progress::Progress;
 use coppice::report::count;
 use coppice::site::{BLOCK_INTERVAL, Site};
+use coppice::utxo;
 use coppice_interface::UtxoPrunerSettings;
 
 /// Number of regular rows, which report only the chain's growth.
@@ -166,7 +167,7 @@ impl<'a, S: Site> Story<'a, S> {
 
     /// Compares the store's counts with the ledger's.
     pub fn check(&self, height: u32) -> Result<()> {
-        let utxo = self.client.get_storage_status(None).wait()?.utxo;
+        let utxo = utxo::storage(self.client)?;
         let found = (utxo.records, [utxo.preserved, utxo.unmined, utxo.deletable]);
         let expected = (self.ledger.records(), self.ledger.indexed());
         if found != expected {
@@ -187,7 +188,7 @@ impl<'a, S: Site> Story<'a, S> {
     /// Adds a row.
     pub fn tell(&mut self, height: u32, event: String) -> Result<()> {
         let status = self.client.utxo_get_pruner_status().wait()?;
-        let utxo = self.client.get_storage_status(None).wait()?.utxo;
+        let utxo = utxo::storage(self.client)?;
         self.rows.push(Row {
             height,
             event,

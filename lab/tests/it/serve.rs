@@ -202,7 +202,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
     }
     // Unused features have no card.
     if pruner.current_height > 0 {
-        expected["figures"]["utxo_records"] = storage.utxo.records.into();
+        expected["figures"]["utxo_records"] = storage.utxo.unwrap().records.into();
     }
     if pruner.blobs_pending + pruner.blobs_dead > 0 {
         expected["figures"]["blobs_pending"] = pruner.blobs_pending.into();

@@ -225,7 +225,7 @@ fn replay_after_pruning_of_records_finds_the_rest() {
     for _ in 0..100 {
         client.transport().pass(Duration::from_secs(60)).unwrap();
     }
-    let storage = client.get_storage_status(None).wait().unwrap().utxo;
+    let storage = client.get_storage_status(None).wait().unwrap().utxo.unwrap();
     let gone = first.records - storage.records;
     let pruned = storage.pruned_height.unwrap();
     assert!(gone > 0 && (chain::FIRST..chain.height()).contains(&pruned), "{storage:?}");
@@ -462,7 +462,7 @@ fn differing_maturity_of_an_existing_canister_is_refused_before_sending() {
     let says = ["--coinbase-maturity 3", "coinbase_maturity is 100", "set_config", "coinbase_maturity = opt 3"];
     assert!(says.iter().all(|says| error.contains(says)), "{error}");
     assert_eq!(client.get_head().wait().unwrap(), Err(ReadError::NotFound));
-    assert_eq!(client.get_config().wait().unwrap().utxo.coinbase_maturity, 100);
+    assert_eq!(client.get_config().wait().unwrap().utxo.unwrap().coinbase_maturity, 100);
 
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(3), ..UtxoSettingsChange::default() };
     client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();

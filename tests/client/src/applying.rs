@@ -99,7 +99,7 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
     let error = client.apply(&coming).await.unwrap_err();
     assert_eq!(error.retry(), Retry::Again, "{error:?}");
     let done = client.roll_back_to(number - 1).await.unwrap();
-    assert_eq!((done.head, done.not_restored, done.waits), (number - 1, 0, None));
+    assert_eq!((done.head, done.not_restored, done.waits), (number - 1, Some(0), None));
     let unmined = client.utxo_get(&record).await.unwrap();
     assert_eq!((unmined.blocks, unmined.unmined_since), (vec![], Some(height)));
     let error = client.apply(&passed).await.unwrap_err();

@@ -33,6 +33,15 @@ pub fn init_arg(caller: Principal) -> InitArg {
     }
 }
 
+/// The names of the tests that need a canister with UTXO records.
+pub const OF_RECORDS: &[&str] = &[
+    "an_applied_block_is_taken_back_by_its_rollback",
+    "a_batch_of_any_size_is_answered_whole",
+    "a_transaction_larger_than_a_message_is_uploaded",
+    "a_block_is_applied_over_several_messages_and_taken_back",
+    "a_repeated_acquire_returns_the_same_lease",
+];
+
 macro_rules! tests {
     ($($area:ident::$name:ident),* $(,)?) => {
         /// The names of all tests.

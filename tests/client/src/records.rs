@@ -102,6 +102,6 @@ pub async fn a_transaction_larger_than_a_message_is_uploaded<T: Transport>(clien
     let (file_type, read) = client.whole_transaction(&txid).await.unwrap();
     assert_eq!(file_type, FileType::Tx);
     assert!(read == raw, "{} bytes", read.len());
-    assert_eq!(client.list_uploads().await.unwrap().transactions, []);
+    assert_eq!(client.list_uploads().await.unwrap().transactions, Some(vec![]));
     assert!(client.whole_transaction(&Txid::from([1; 32])).await.is_err());
 }

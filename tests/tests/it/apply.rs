@@ -31,7 +31,7 @@ pub fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyErr
 }
 
 fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
-    coppice.storage().utxo.applying
+    coppice.storage().utxo.unwrap().applying
 }
 
 /// A canister with blocks 0 to `blocks`, each with a coinbase and a transaction that spends from the block before, of which an operator
@@ -124,7 +124,7 @@ fn blocks_that_are_not_applied_are_not_pruned() {
     apply(&coppice, 2).unwrap();
     coppice.settle(100);
     assert_eq!(coppice.prune_status().pruned_before_block, 3);
-    assert_eq!(coppice.storage().utxo.restorable_to, Some(3), "no record was pruned, so the oldest block");
+    assert_eq!(coppice.storage().utxo.unwrap().restorable_to, Some(3), "no record was pruned, so the oldest block");
     let ended = coppice.operator().utxo_stop_applying().answer();
     assert_eq!(
         ended,
@@ -285,7 +285,7 @@ fn double_spend_with_an_unrecorded_parent_wins_in_a_store_that_starts_midway() {
 #[test]
 fn choice_of_missing_parents_is_an_operators_and_lasts() {
     let coppice = Coppice::new();
-    assert_eq!(coppice.storage().utxo.restorable_to, None);
+    assert_eq!(coppice.storage().utxo.unwrap().restorable_to, None);
     for number in 0..6 {
         coppice.append(&block(number, &[Tx::coinbase(number, 1), Tx::orphan(number, 1)])).unwrap();
     }

@@ -93,7 +93,7 @@ fn waiting_rollback_goes_on_with_more_room_or_ends_with_a_reset() {
 #[test]
 fn records_that_a_rollback_could_not_restore_are_acknowledged_after_the_new_branch_is_applied() {
     let coppice = pruned_spent(10);
-    assert!(coppice.by(Who::Controller).rollback_to(4, Some(true)).answer().unwrap().not_restored > 0);
+    assert!(coppice.by(Who::Controller).rollback_to(4, Some(true)).answer().unwrap().not_restored > Some(0));
     let found = problem(&coppice, ProblemCode::NotRestored).unwrap();
     append(&coppice, 1, 5..20, spent);
     // Block 5 spends from block 4, whose record is gone.

@@ -300,7 +300,7 @@ impl World {
     }
 
     fn check(&self) {
-        let next = self.coppice.storage().utxo.applying.map(|at| (at.next, at.height));
+        let next = self.coppice.storage().utxo.unwrap().applying.map(|at| (at.next, at.height));
         assert_eq!(next, self.next.map(|next| (next, HEIGHT + next as u32)));
         for (nth, (tx, known)) in self.txs.iter().enumerate() {
             let record = get(&self.coppice, tx);

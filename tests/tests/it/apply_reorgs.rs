@@ -69,7 +69,7 @@ pub fn roll_back(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackErr
 }
 
 fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
-    coppice.storage().utxo.applying
+    coppice.storage().utxo.unwrap().applying
 }
 
 /// Asserts that the transactions of abandoned blocks are in no block, and their coinbases double spends.
@@ -322,14 +322,14 @@ fn pruned_from(retention: u32, first: u64) -> Coppice {
     for _ in 0..20 {
         coppice.pass(60);
     }
-    assert!(coppice.storage().utxo.pruned_height.is_some(), "{:?}", coppice.storage().utxo);
+    assert!(coppice.storage().utxo.unwrap().pruned_height.is_some(), "{:?}", coppice.storage().utxo.unwrap());
     coppice
 }
 
 #[test]
 fn blocks_of_which_records_may_be_pruned_are_taken_back_only_for_an_admin_who_says_so() {
     let coppice = pruned_spent(10);
-    let pruned_height = coppice.storage().utxo.pruned_height.unwrap();
+    let pruned_height = coppice.storage().utxo.unwrap().pruned_height.unwrap();
     let lowest = u64::from(pruned_height - HEIGHT);
     assert!((20..55).contains(&lowest), "{lowest}");
     let refused = Err(RollbackError::Incomplete { lowest, pruned_height });
@@ -339,16 +339,16 @@ fn blocks_of_which_records_may_be_pruned_are_taken_back_only_for_an_admin_who_sa
     {
         assert_eq!(back(who, lowest - 1, incomplete), refused, "{who:?}, {incomplete:?}");
     }
-    assert_eq!(coppice.storage().utxo.restorable_to, Some(lowest), "the status says so before");
+    assert_eq!(coppice.storage().utxo.unwrap().restorable_to, Some(lowest), "the status says so before");
     assert_eq!(get(&coppice, &spent(lowest + 1)[1]).unwrap().blocks.len(), 1);
     assert!(get(&coppice, &spent(lowest)[1]).is_err());
-    assert_eq!(back(Who::Producer, lowest, None).map(|done| (done.head, done.not_restored)), Ok((lowest, 0)));
+    assert_eq!(back(Who::Producer, lowest, None).map(|done| (done.head, done.not_restored)), Ok((lowest, Some(0))));
     assert_eq!(problem(&coppice, ProblemCode::NotRestored), None);
     let done = back(Who::Controller, 4, Some(true)).unwrap();
     assert_eq!((done.head, done.has_more), (4, false));
-    assert_eq!(coppice.storage().utxo.restorable_to, Some(4), "the head");
+    assert_eq!(coppice.storage().utxo.unwrap().restorable_to, Some(4), "the head");
     // Coinbases are unspent, and stay.
-    assert_eq!(done.not_restored, lowest - 4);
+    assert_eq!(done.not_restored, Some(lowest - 4));
     let found = problem(&coppice, ProblemCode::NotRestored).expect("health names it");
     assert!(
         found.message.starts_with(&format!("{} transactions of blocks that were taken back", lowest - 4)),
@@ -377,14 +377,14 @@ fn blocks_of_which_records_may_be_pruned_are_taken_back_only_for_an_admin_who_sa
 fn record_pruner_waits_until_a_rollback_has_ended() {
     let coppice = pruned_spent(10);
     one_block_a_message(&coppice);
-    let before = coppice.storage().utxo;
+    let before = coppice.storage().utxo.unwrap();
     coppice.hold_timers();
     assert!(roll_back(&coppice, 50).unwrap().has_more);
     coppice.producer().utxo_notify_block(HEIGHT + 70, true).answer().unwrap();
     coppice.operator().utxo_prune(HEIGHT + 70).answer().unwrap();
-    assert_eq!(coppice.storage().utxo.pruned_height, before.pruned_height);
+    assert_eq!(coppice.storage().utxo.unwrap().pruned_height, before.pruned_height);
     coppice.release_timers();
-    pass_until(&coppice, |coppice| coppice.storage().utxo.pruned_height > before.pruned_height);
+    pass_until(&coppice, |coppice| coppice.storage().utxo.unwrap().pruned_height > before.pruned_height);
     assert_eq!(coppice.head(), Some(50), "the rollback came first");
 }
 
@@ -396,12 +396,12 @@ fn chain_after_a_reset_is_new() {
     coppice.producer().utxo_notify_block_persisted(HEIGHT + 59).answer().unwrap();
     let head_hash = coppice.anyone().get_head().answer().unwrap().hash;
     let reset = ResetChain { head_hash, drop_unexported: false };
-    let records = coppice.storage().utxo.records;
+    let records = coppice.storage().utxo.unwrap().records;
     assert_eq!(
         coppice.operator().reset_chain(&reset).answer().map(|done| (done.blocks, done.utxo_records)),
-        Ok((60, records))
+        Ok((60, Some(records)))
     );
-    let (storage, status) = (coppice.storage().utxo, coppice.anyone().utxo_get_pruner_status().answer());
+    let (storage, status) = (coppice.storage().utxo.unwrap(), coppice.anyone().utxo_get_pruner_status().answer());
     assert_eq!((storage.records, storage.pruned_height, storage.applying), (records, None, None));
     assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, None, 0));
     assert_eq!((status.pending, status.running), (None, None));

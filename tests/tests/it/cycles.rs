@@ -527,7 +527,7 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
         matches!(&scheduled, Err(BlobDeletionError::NoMemory(NoMemory::LowCycles { missing })) if is_missing(*missing)),
         "{scheduled:?}"
     );
-    assert_eq!((coppice.head(), coppice.storage().utxo.records), (Some(19), 0));
+    assert_eq!((coppice.head(), coppice.storage().utxo.unwrap().records), (Some(19), 0));
     assert_eq!(problems(&coppice), [ProblemCode::FeedingRefused]);
     // The cycles still suffice for pruning.
     coppice.pass(60);

@@ -6,6 +6,7 @@ use candid_parser::parse_idl_args;
 use coppice_interface::{CanisterArg, Config, InitArg};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
+use coppice_tests::wasm;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -35,7 +36,7 @@ fn the_init_arguments_install() {
         let coppice = Coppice::with(init(name));
         let config: Config = coppice.anyone().get_config().answer();
         assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, pages), "{name}");
-        assert_eq!(config.utxo.least_retries, 5, "{name}");
+        assert_eq!(config.utxo.unwrap().least_retries, 5, "{name}");
     }
 }
 
@@ -166,12 +167,13 @@ fn icp_cli_refuses_a_faulty_project() {
 /// The wasm contains its interface, without the comments, as public metadata.
 #[test]
 fn the_interface_is_in_the_wasm() {
-    let wasm = coppice_tests::wasm::canister();
     let name = b"icp:public candid:service";
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
-    let candid = read("candid/coppice.did").split_inclusive('\n').filter(is_code).collect::<String>();
-    assert!(wasm.windows(name.len()).any(|window| window == name));
-    assert!(wasm.windows(candid.len()).any(|window| window == candid.as_bytes()));
+    for (wasm, file) in [(wasm::canister(), "coppice.did"), (wasm::blocks_canister(), "blocks.did")] {
+        let candid = read(&format!("candid/{file}")).split_inclusive('\n').filter(is_code).collect::<String>();
+        assert!(wasm.windows(name.len()).any(|window| window == name), "{file}");
+        assert!(wasm.windows(candid.len()).any(|window| window == candid.as_bytes()), "{file}");
+    }
     // The wasm still installs with that section.
     let coppice = Coppice::with(default_arg());
     assert_eq!(coppice.head(), None);

@@ -346,12 +346,6 @@ fn with_an_operator_and_an_admin() -> Coppice {
     coppice
 }
 
-fn page(coppice: &Coppice, url: &str) -> String {
-    let (headers, body) = (Vec::new(), ByteBuf::new());
-    let request = HttpRequest { method: "GET".into(), url: url.into(), headers, body, certificate_version: None };
-    String::from_utf8(coppice.anyone().http_request(&request).answer().body.into_vec()).unwrap()
-}
-
 fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<(), ExporterError> {
     let exporter = Exporter { name: name.into(), principal: principal.principal() };
     coppice.by(by).register_exporter(&exporter).answer()
@@ -423,8 +417,8 @@ fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key()
         assert!(problem.message.contains(&format!("exporter {name} has no key")), "{problem:?}");
         assert!(problem.message.contains(&format!("no block from {bound} on")), "{problem:?}");
         assert!(problem.action.contains("register_exporter") && !health.healthy, "{problem:?}");
-        assert!(page(coppice, "/").contains(&format!("{name} (without a key)")));
-        let metrics = page(coppice, "/metrics");
+        assert!(coppice.page("/").contains(&format!("{name} (without a key)")));
+        let metrics = coppice.page("/metrics");
         assert!(metrics.contains("coppice_problem{code=\"ExporterKeyless\"} 1"));
         assert!(metrics.contains(&format!("coppice_exporter_lag_seconds{{exporter=\"{name}\"}}")));
     };

@@ -144,7 +144,7 @@ fn chain_beside_records_that_keep_its_memory_is_pruned_after_the_exporter() {
     while create(coppice, 1_000, vec![external(records)]).results.remove(0).is_ok() {
         records += 1;
     }
-    let kept = coppice.storage().utxo.kept_bytes;
+    let kept = coppice.storage().utxo.unwrap().kept_bytes;
     assert!(records > 10 && kept > 150 * MIB, "{records} records keep {kept}");
     let utxo = UtxoSettingsChange { max_utxo_bytes: Some(MIB), ..Default::default() };
     coppice.configure(ConfigChange { utxo: Some(utxo), ..ConfigChange::default() });

@@ -174,13 +174,15 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
     let begin = BeginTransaction { txid: open.id(), length: open.raw.len() as u64, chunk_size: 64 << 10 };
     coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
     let state = || {
-        let uploads =
-            (coppice.anyone().list_uploads().answer().transactions, coppice.anyone().list_uploads().answer().block);
+        let uploads = (
+            coppice.anyone().list_uploads().answer().transactions.unwrap(),
+            coppice.anyone().list_uploads().answer().block,
+        );
         let exported = coppice.export_status().exporters[0].exported_before_block;
         let rows = coppice.anyone().get_blob_deletion_status().answer().stores;
         // Chunks may have been taken before the whole item was checked, and the queue begins with its first item.
         let storage = coppice.storage();
-        let (blobs, payload_bytes, utxo) = (blob_bytes(&storage), storage.payload_bytes, storage.utxo);
+        let (blobs, payload_bytes, utxo) = (blob_bytes(&storage), storage.payload_bytes, storage.utxo.unwrap());
         let utxo = UtxoStorage { kept_bytes: 0, reusable_bytes: 0, ..utxo };
         (coppice.chain(), get(&coppice, &tx), uploads, (rows, utxo, blobs, payload_bytes), exported)
     };

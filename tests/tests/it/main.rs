@@ -62,4 +62,5 @@ mod upgrade_cycles;
 mod uploads;
 mod utxo;
 mod utxo_model;
+mod without_records;
 mod worst_hour;

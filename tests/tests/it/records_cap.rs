@@ -26,7 +26,7 @@ fn small() -> World {
 }
 
 fn storage(world: &World) -> UtxoStorage {
-    world.coppice.storage().utxo
+    world.coppice.storage().utxo.unwrap()
 }
 
 /// Returns a record with external bytes and this number of outputs of 72 bytes.

@@ -26,17 +26,6 @@ fn stopped_problem(coppice: &Coppice) -> Option<Problem> {
     found
 }
 
-fn metrics(coppice: &Coppice) -> String {
-    let request = HttpRequest {
-        method: "GET".into(),
-        url: "/metrics".into(),
-        headers: Vec::new(),
-        body: Default::default(),
-        certificate_version: None,
-    };
-    String::from_utf8(coppice.anyone().http_request(&request).answer().body.into_vec()).unwrap()
-}
-
 /// Asserts that every status reports the stop: its time, and that it holds pruning back.
 fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     let status = coppice.prune_status();
@@ -49,7 +38,7 @@ fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     let problem = stopped_problem(coppice).unwrap();
     assert_eq!((problem.severity, problem.since_ns), (Severity::Warning, since));
     assert!(problem.action.contains("set_deletions_stopped '(false)'"), "{problem:?}");
-    assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
+    assert!(coppice.page("/metrics").contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
     let status = coppice.anyone().get_blob_deletion_status().answer();
     assert_eq!(status.deletions_stopped_since_ns, Some(since));
     assert_eq!(coppice.anyone().utxo_get_pruner_status().answer().deletions_stopped_since_ns, Some(since));

@@ -147,7 +147,7 @@ fn a_batch_stops_before_an_uploaded_transaction_and_reports_the_rest() {
         done.push(batch.results.len());
     }
     assert_eq!(done, [100, 100, 102]);
-    assert_eq!(coppice.storage().utxo.records, 300);
+    assert_eq!(coppice.storage().utxo.unwrap().records, 300);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
         errors.len() >= 1_000
             && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument(BadArgument { .. })))
     );
-    let storage = coppice.storage().utxo;
+    let storage = coppice.storage().utxo.unwrap();
     let UtxoStorage { kept_bytes, max_bytes, reusable_bytes, .. } = storage;
     assert_eq!(
         storage,
@@ -240,9 +240,9 @@ fn an_abandoned_upload_expires() {
     let other = TransactionUploadError::OtherUpload { txid: [1; 32].into() };
     assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(110);
-    assert_eq!(coppice.anyone().list_uploads().answer().transactions.len(), 1);
+    assert_eq!(coppice.anyone().list_uploads().answer().transactions.unwrap().len(), 1);
     coppice.pass(20);
-    assert_eq!(coppice.anyone().list_uploads().answer().transactions, []);
+    assert_eq!(coppice.anyone().list_uploads().answer().transactions.unwrap(), []);
     assert_eq!(blob_bytes(&coppice.storage()), 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }
@@ -273,7 +273,7 @@ fn unmined_transactions_are_listed_by_creation_time_and_id() {
     expected.sort();
     found.sort();
     assert_eq!(found, expected);
-    assert_eq!(coppice.storage().utxo.unmined, 29);
+    assert_eq!(coppice.storage().utxo.unwrap().unmined, 29);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
         batch.results.into_iter().find_map(Result::err)
     });
     assert_eq!(refused, Some(UtxoCreateError::NoMemory(NoMemory::OutOfSpace)));
-    assert_eq!(coppice.storage().utxo.records, made);
+    assert_eq!(coppice.storage().utxo.unwrap().records, made);
     let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
     assert!(get(&coppice, &first).is_ok());
 }

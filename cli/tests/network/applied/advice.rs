@@ -309,7 +309,7 @@ fn rest_of_a_body_that_breaks_off_is_skipped_by_the_advised_call() {
     // The block is applied; that it is not the file's block stays an error.
     let error = world.ingest(APPLIED + 1, plan(vec![last])).unwrap_err();
     assert!(error.contains("the head is not the last appended block"), "{error}");
-    assert_eq!(world.client.get_storage_status(None).wait().unwrap().utxo.applying.unwrap().next, number + 1);
+    assert_eq!(world.client.get_storage_status(None).wait().unwrap().utxo.unwrap().applying.unwrap().next, number + 1);
 }
 
 #[test]

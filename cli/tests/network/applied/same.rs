@@ -45,7 +45,7 @@ pub fn unmined(client: &Client<impl Transport>) -> BTreeSet<Txid> {
 }
 
 fn storage(client: &Client<impl Transport>) -> UtxoStorage {
-    UtxoStorage { applying: None, ..client.get_storage_status(None).wait().unwrap().utxo }
+    UtxoStorage { applying: None, ..client.get_storage_status(None).wait().unwrap().utxo.unwrap() }
 }
 
 /// Checks that two canisters have equal records of the blocks' transactions, and no others. The height of the first block is `first`.

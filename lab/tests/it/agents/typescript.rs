@@ -29,7 +29,9 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
     if install(project).is_none() {
         return;
     }
-    let served = Served::start(&["--api", "--allow", PRINCIPAL, "--blk", &block(project)]);
+    let block = block(project);
+    let options = ["--api", "--allow", PRINCIPAL, "--blk", &block];
+    let served = Served::start(&options);
     let files = code_of("typescript.md");
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["client.ts", "more.ts", "identity.ts"]);
@@ -52,19 +54,39 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
     succeed(tool("esbuild").args(bundle));
 
     let run = |file: &str| succeed(Command::new("node").current_dir(project).arg(file));
-    let output = run("client.js");
-    let lines: Vec<&str> = output.lines().collect();
-    assert_eq!(lines.len(), 5, "{output}");
+    let records = |served: &Served| {
+        let code = "import { connect } from 'coppice'; const coppice = await connect({ host: 'http://127.0.0.1:8080', \
+                    canisterId: 'rwlgt-iiaaa-aaaaa-aaaaa-cai', fetchRootKey: true }); \
+                    console.log((await coppice.get_config()).utxo.length, (await coppice.get_storage_status([])).utxo.length);";
+        std::fs::write(project.join("records.js"), adapted(code, served)).unwrap();
+        run("records.js")
+    };
+    assert_eq!(records(&served), "1 1\n");
+    let client = run("client.js");
+    let lines: Vec<&str> = client.lines().collect();
+    assert_eq!(lines.len(), 5, "{client}");
     assert_eq!(lines[0], "block 702861: 000000000000000000000c835b2adcaedc20fdf6ee440009c249452c726dafae");
     assert_eq!(lines[1], "2500 transactions, a body of 1381836 bytes");
     let third = "2b22b06220e31781c94ccaa68f654d54749eb37a1ab0de9c3aadd27f075e434b: 0 keys, a receipt of 20 bytes";
     assert_eq!(lines[4], third);
-    assert_eq!(run("bundle.js"), output);
+    assert_eq!(run("bundle.js"), client);
 
-    let output = run("more.js");
-    assert!(output.starts_with("block 702861, position 2\n702861n 2500\n"), "{output}");
-    assert!(output.contains(" bytes exported\n"), "{output}");
-    assert!(output.ends_with("the canister refuses: {\"NotFound\":null}\n"), "{output}");
+    let more = run("more.js");
+    assert!(more.starts_with("block 702861, position 2\n702861n 2500\n"), "{more}");
+    assert!(more.contains(" bytes exported\n"), "{more}");
+    assert!(more.ends_with("the canister refuses: {\"NotFound\":null}\n"), "{more}");
     let output = run("identity.js");
     assert!(output.ends_with(" lines of the log\n"), "{output}");
+
+    // The same package with the build without UTXO records.
+    let wasm = std::env::var("COPPICE_BLOCKS_WASM");
+    let wasm = wasm.unwrap_or_else(|_| root().join("target/coppice-blocks.wasm").display().to_string());
+    let of_blocks = Served::start(&[&options[..], &["--wasm", &wasm]].concat());
+    assert_eq!(records(&of_blocks), "0 0\n");
+    for (file, expected) in [("client.js", &client), ("more.js", &more)] {
+        let code = std::fs::read_to_string(project.join(file)).unwrap();
+        let code = code.replace(&served.url, &of_blocks.url).replace(&served.canister, &of_blocks.canister);
+        std::fs::write(project.join(file), code).unwrap();
+        assert_eq!(&run(file), expected);
+    }
 }

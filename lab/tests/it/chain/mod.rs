@@ -103,8 +103,8 @@ impl Expected {
     /// Compares a canister's store: each outpoint, each record, each transaction's bytes.
     pub fn check(&self, client: &Client<impl Transport>) {
         let storage: StorageStatus = ask(client, "get_storage_status", candid::encode_args(()).unwrap());
-        assert_eq!(storage.utxo.records, self.transactions.len() as u64);
-        assert_eq!((storage.utxo.unmined, storage.utxo.preserved), (0, 0));
+        assert_eq!(storage.utxo.unwrap().records, self.transactions.len() as u64);
+        assert_eq!((storage.utxo.unwrap().unmined, storage.utxo.unwrap().preserved), (0, 0));
         let all: Vec<(&OutPoint, &Output, Option<Spender>)> = self
             .unspent
             .iter()

@@ -84,7 +84,10 @@ fn an_abandoned_transaction_upload_is_reported() {
     raised();
     expiry(&coppice, HOUR);
     coppice.pass(60);
-    assert_eq!((health(&coppice).problems, coppice.anyone().list_uploads().answer().transactions), (vec![], vec![]));
+    assert_eq!(
+        (health(&coppice).problems, coppice.anyone().list_uploads().answer().transactions),
+        (vec![], Some(vec![]))
+    );
 }
 
 /// Repeated calls keep one upload open. Uploads of blocks that are completed do not count, even if one is open at each sample.

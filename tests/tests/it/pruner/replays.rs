@@ -17,7 +17,7 @@ fn made(world: &World, height: u32, item: UtxoCreate) -> Result<(), UtxoCreateEr
 }
 
 fn pruned_height(world: &World) -> Option<u32> {
-    world.coppice.storage().utxo.pruned_height
+    world.coppice.storage().utxo.unwrap().pruned_height
 }
 
 /// A coinbase of block 50 is spent by a transaction of block 60, and that one by a transaction of block 70, which is unspent; the first two

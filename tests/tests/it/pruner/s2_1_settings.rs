@@ -44,7 +44,7 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     assert_eq!(safe_height_rule, UtxoSafeHeightRule::Persisted, "the worked example of 2.4");
     assert_eq!(max_job_history, 1_000, "4, Max Job History");
     let config: Config = world.coppice.anyone().get_config().answer();
-    assert_eq!(config.utxo.block_height_retention, 288);
+    assert_eq!(config.utxo.unwrap().block_height_retention, 288);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn both_setters_refuse_retentions_that_delete_parents_before_children_are_old() 
     let unmined = |blocks| world.try_set(Change { unmined_tx_retention: retention(blocks), ..Default::default() });
     let kept = |blocks| {
         let utxo = UtxoSettingsChange { block_height_retention: Some(blocks), ..Default::default() };
-        configure(&world.coppice, utxo).map(|config| config.utxo.block_height_retention)
+        configure(&world.coppice, utxo).map(|config| config.utxo.unwrap().block_height_retention)
     };
     for blocks in [288, 289, MAX_HEIGHT] {
         let refused = unmined(blocks);
@@ -114,7 +114,11 @@ fn both_setters_refuse_retentions_that_delete_parents_before_children_are_old() 
             matches!(&refused, Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "block_height_retention")
         );
     }
-    assert_eq!(world.coppice.operator().get_config().answer().utxo.block_height_retention, 288, "nothing has changed");
+    assert_eq!(
+        world.coppice.operator().get_config().answer().utxo.unwrap().block_height_retention,
+        288,
+        "nothing has changed"
+    );
     assert_eq!((kept(288), kept(289)), (Ok(288), Ok(289)));
     // Without retention no record is ever due.
     assert_eq!(kept(0), Ok(0));

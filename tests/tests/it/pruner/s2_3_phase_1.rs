@@ -81,8 +81,8 @@ fn s2_3_phase_1_3_each_parent_is_preserved_for_the_configured_blocks() {
     // Each parent is preserved once, however many of its outputs are spent; a longer preservation stays.
     assert_eq!([world.heights(&first), world.heights(&second)], [(None, Some(20 + PRESERVATION)), (None, Some(9_999))]);
     assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 2, 0));
-    assert_eq!((world.record(&missing), world.coppice.storage().utxo.records), (None, 3), "no record is made");
-    assert_eq!(world.coppice.storage().utxo.preserved, 2);
+    assert_eq!((world.record(&missing), world.coppice.storage().utxo.unwrap().records), (None, 3), "no record is made");
+    assert_eq!(world.coppice.storage().utxo.unwrap().preserved, 2);
     assert_eq!(world.heights(&child), (None, None), "the child itself is not preserved");
     world.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(3), ..Default::default() });
     world.prune(21);

@@ -88,7 +88,7 @@ fn s2_3_phase_2_5_surviving_parents_are_updated_and_missing_ones_not_created() {
     for parent in [&first, &second] {
         assert_eq!(world.record(parent).unwrap().deleted_children, [child.id()]);
     }
-    assert_eq!(world.coppice.storage().utxo.records, 3);
+    assert_eq!(world.coppice.storage().utxo.unwrap().records, 3);
     assert_eq!(world.metric("utxo_pruner_parents_updated_total", None), 3.0);
 }
 
@@ -100,11 +100,11 @@ fn s2_3_phase_2_5_a_record_is_deleted_with_all_its_pages() {
     let mut left = Vec::new();
     for height in [10, 30, 50] {
         world.make_spent(height, std::slice::from_ref(&tx));
-        let full = world.coppice.storage().utxo;
+        let full = world.coppice.storage().utxo.unwrap();
         assert_eq!((full.records, full.extra_pages, full.deletable), (1, 3, 1));
         let done = world.prune(height + RETENTION);
         assert_eq!((done.counts.records_deleted, done.counts.pages_deleted), (1, 3));
-        let storage = world.coppice.storage().utxo;
+        let storage = world.coppice.storage().utxo.unwrap();
         assert_eq!((storage.records, storage.extra_pages, storage.deletable, storage.unmined), (0, 0, 0, 0));
         assert!(storage.used_bytes < full.used_bytes - 7 * 72, "{storage:?} of {full:?}");
         left.push((storage.used_bytes, storage.reusable_bytes));

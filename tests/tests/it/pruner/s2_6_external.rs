@@ -114,7 +114,7 @@ fn s2_6_1_data_in_the_blob_store_is_freed_with_the_record() {
     assert_eq!((job.counts.records_deleted, job.counts.external_files_deleted), (4, 3));
     assert_eq!((kept_bytes(&world), job.counts.external_files_missing), (all / 3, 0));
     world.prune(21);
-    assert_eq!((kept_bytes(&world), world.coppice.storage().utxo.records), (0, 0));
+    assert_eq!((kept_bytes(&world), world.coppice.storage().utxo.unwrap().records), (0, 0));
     assert_eq!(world.metric("utxo_pruner_external_files_deleted_total", None), 4.0);
 }
 
@@ -194,7 +194,7 @@ fn s2_6_3_the_file_is_deleted_before_the_record_which_is_hidden_meanwhile() {
     let (parent, child) = scheduled(&world, b"key");
     let record = world.record(&child).unwrap();
     assert!(record.being_deleted && !world.record(&parent).unwrap().being_deleted);
-    assert_eq!((record.delete_at_height, world.coppice.storage().utxo.deletable), (None, 0));
+    assert_eq!((record.delete_at_height, world.coppice.storage().utxo.unwrap().deletable), (None, 0));
     let of_child = Tx::of(3, &[(child.txid, 0)], 1);
     assert_eq!(world.try_spend(20, &of_child, &[&child]).unwrap_err()[0].error, UtxoSpendError::TxNotFound);
     let refused = create(&world.coppice, 20, vec![child.record()]);

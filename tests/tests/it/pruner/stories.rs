@@ -122,7 +122,7 @@ fn s2_3_a_reorg_loses_nothing() {
         world.ticks(1);
     }
     assert!(three.iter().all(|tx| world.record(tx).unwrap().unmined_since == Some(110)));
-    assert_eq!(world.coppice.storage().utxo.deletable, 0);
+    assert_eq!(world.coppice.storage().utxo.unwrap().deletable, 0);
     World::scheduled(world.persisted(112));
     world.ticks(2);
     // Another block contains all but one of them.
@@ -144,7 +144,7 @@ fn s2_3_a_reorg_loses_nothing() {
     world.prune(134);
     assert!(world.record(three[0]).is_some());
     world.prune(135);
-    assert_eq!(world.coppice.storage().utxo.records, 0);
+    assert_eq!(world.coppice.storage().utxo.unwrap().records, 0);
 }
 
 /// 2.3: a double spend that lost does not count as the spender; the winner's chain decides what is deleted.

@@ -339,7 +339,7 @@ impl Machine {
             Change::Utxo(change) => {
                 let change = ConfigChange { utxo: Some(change), ..ConfigChange::default() };
                 let set: Result<Config, ConfigError> = self.call(Who::Controller, "set_config", (change,))?;
-                let utxo = set.map(|config| config.utxo);
+                let utxo = set.map(|config| config.utxo.unwrap());
                 ensure!(utxo.as_ref() == Ok(&expected.utxo), "{setting:?}: {utxo:?}");
             }
             Change::Floor(cycles) => {

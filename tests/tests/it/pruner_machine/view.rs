@@ -84,7 +84,7 @@ impl<'a> Replies<'a> {
             jobs: self.jobs()?,
             pending: pending.into_iter().map(|row| (row.id, row)).collect(),
             dead: self.dead()?,
-            storage: self.ask::<StorageStatus>("get_storage_status", ())?.utxo,
+            storage: self.ask::<StorageStatus>("get_storage_status", ())?.utxo.ok_or("the canister keeps records")?,
         })
     }
 

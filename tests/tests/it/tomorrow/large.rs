@@ -84,7 +84,7 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
         let (coppice, host) = tomorrow();
         configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(batch), ..Default::default() }).unwrap();
         let world = World::on(coppice);
-        let before = world.coppice.storage().utxo.used_bytes;
+        let before = world.coppice.storage().utxo.unwrap().used_bytes;
         for outputs in [refused, 1_000_000] {
             host.take_executions();
             let tx = wide(1, outputs);
@@ -95,7 +95,7 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
                 other => panic!("{outputs} outputs, {batch} a page: {other:?}"),
             }
             assert_within(&host, "a refusal", UPDATE / 4);
-            assert_eq!((world.record(&tx), world.coppice.storage().utxo.used_bytes), (None, before));
+            assert_eq!((world.record(&tx), world.coppice.storage().utxo.unwrap().used_bytes), (None, before));
         }
         // The second record reuses the slots of the first.
         for salt in [1, 2] {
@@ -106,9 +106,12 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
             assert_eq!(created.extra_pages, (made as u32 - 1) / batch);
             let deleted = prune(&world, &host, 10 * salt as u32 + RETENTION);
             assert_eq!((world.record(&tx), deleted), (None, u64::from(created.extra_pages)));
-            assert_eq!(world.coppice.storage().utxo.extra_pages, 0);
+            assert_eq!(world.coppice.storage().utxo.unwrap().extra_pages, 0);
         }
-        assert_eq!((world.coppice.storage().utxo.used_bytes, blob_bytes(&world.coppice.storage())), (before, 0));
+        assert_eq!(
+            (world.coppice.storage().utxo.unwrap().used_bytes, blob_bytes(&world.coppice.storage())),
+            (before, 0)
+        );
     }
 }
 

@@ -219,7 +219,7 @@ impl Player {
         self.status = status;
         judge::spendable(&self.coppice, &self.store, &self.txs, self.tip)?;
         judge::unmined(&self.coppice, &seen, [3, 20, 2_000][self.store.message as usize % 3])?;
-        judge::compare(&self.store, &seen, &self.coppice.storage().utxo)
+        judge::compare(&self.store, &seen, &self.coppice.storage().utxo.unwrap())
     }
 
     /// The runs that made progress since the last look, by the jobs that show it.

@@ -42,7 +42,7 @@ impl State {
                 change.min_liquid_cycles.map(Change::Floor).into_iter().for_each(|floor| self.set(floor));
                 self.set(Change::Utxo(change.utxo.unwrap_or_default()));
                 let utxo = self.settings.utxo.clone();
-                reply(Ok::<_, ConfigError>(Config { utxo, ..Config::default() }))
+                reply(Ok::<_, ConfigError>(Config { utxo: Some(utxo), ..Config::default() }))
             }
             "utxo_set_pruner_settings" => {
                 let (change,): (UtxoPrunerSettingsChange,) = args(arg);
@@ -350,7 +350,7 @@ impl State {
             index_entries: 0,
             key_entries: 0,
             blocks: 0,
-            utxo,
+            utxo: Some(utxo),
             block: None,
         }
     }
