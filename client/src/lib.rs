@@ -50,7 +50,7 @@ struct Readme;
 
 #[cfg(feature = "agent")]
 mod agent;
-mod apply;
+mod apply_block;
 #[cfg(test)]
 mod arguments;
 mod batch;

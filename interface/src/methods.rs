@@ -239,7 +239,7 @@ macro_rules! methods {
             /// Ends applying where it stands, and returns where that is: blocks are no longer held for it, and the next
             /// block that is applied is again any operator's choice. Each applied block keeps its note. `null` if no
             /// block was applied. Callable by: `Operator`.
-            update utxo_stop_applying() -> Option<UtxoApplying>: OPERATORS, 12;
+            update utxo_stop_applying() -> Option<UtxoApplyPosition>: OPERATORS, 12;
             /// Begins the upload of a transaction that is longer than a message and has at most 16 MiB. A feeder has at
             /// most one open upload; at most 64 feeders have one at a time. Beginning the same upload again returns its
             /// progress. `utxo_create` with `Uploaded` creates the record. Callable by: `Producer`, `UtxoFeeder`.

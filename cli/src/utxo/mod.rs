@@ -24,14 +24,14 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
 use coppice_client::Error;
 use coppice_interface::{
-    MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoSettings, UtxoStorage,
+    MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition, UtxoSettings, UtxoStorage,
 };
 use serde::Serialize;
 use set::{Foreign, Input, RecordId, Set, UtxoHash};
 use states::states;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use stopped::Applied;
+use stopped::BlockToApply;
 pub use verify::Verified;
 
 /// Error for a build of the canister without UTXO records.
@@ -192,7 +192,7 @@ impl Replay {
         // Height 0 is none of the store's, so genesis is left out.
         let first = first_block.max(1);
         let (from, next) = match before.applying {
-            Some(UtxoApplying { base, next, height, .. }) => {
+            Some(UtxoApplyPosition { base, next, height, .. }) => {
                 ensure!(
                     first <= next,
                     "the next block to apply to the UTXO records is {next}, but the first of these blocks is {first}; begin with block \
@@ -298,7 +298,7 @@ impl Replay {
             }
             let sentence = Error::Refused(why.clone()).to_string();
             let (coinbase_maturity, caller) = (self.coinbase_maturity, client.transport().principal(Role::UtxoFeeder));
-            return Err(Applied { number, height, block, coinbase_maturity, caller }.explained(&why, &sentence));
+            return Err(BlockToApply { number, height, block, coinbase_maturity, caller }.explained(&why, &sentence));
         }
     }
 

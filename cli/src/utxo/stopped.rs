@@ -7,7 +7,7 @@ use candid::Principal;
 use coppice_interface::{Outpoint, UtxoApplyError, UtxoApplyReason, UtxoApplyStop, UtxoSpendError};
 
 /// A block that is being applied, and the circumstances of the call.
-pub struct Applied<'a> {
+pub struct BlockToApply<'a> {
     /// The block's number.
     pub number: u64,
     /// The block's height, which is also its id.
@@ -20,7 +20,7 @@ pub struct Applied<'a> {
     pub caller: Principal,
 }
 
-impl Applied<'_> {
+impl BlockToApply<'_> {
     /// Returns an error with the canister's sentence and the advice, if there is any.
     pub fn explained(&self, why: &UtxoApplyError, sentence: &str) -> Error {
         let advice = match why {
@@ -179,7 +179,7 @@ mod tests {
             output: Some(SpentOutput { txid: [9; 32].into(), vout: 4 }),
             reason,
         };
-        let applied = Applied {
+        let applied = BlockToApply {
             number: 702_861,
             height: 702_861,
             block: &block,
@@ -222,8 +222,13 @@ mod tests {
         let immature = UtxoApplyReason::Spend(UtxoSpendError::CoinbaseImmature { spendable_at: 702_900 });
         assert!(advice(immature).1.contains("a coinbase is spent 61 blocks after it was made, but"));
         let block = block();
-        let of =
-            Applied { number: 1, height: 1, block: &block, coinbase_maturity: 100, caller: Principal::anonymous() };
+        let of = BlockToApply {
+            number: 1,
+            height: 1,
+            block: &block,
+            coinbase_maturity: 100,
+            caller: Principal::anonymous(),
+        };
         let first = of.explained(&UtxoApplyError::OperatorOnly, "first").to_string();
         assert!(first.contains("grant_role") && first.contains(&Principal::anonymous().to_string()), "{first}");
         assert!(of.explained(&UtxoApplyError::NotExtended, "no").to_string().contains("require_extended = opt false"));

@@ -2,7 +2,7 @@
 //!
 //! Hashes are 32 bytes in internal order. Heights are block heights, from 1; an absent height is an empty option.
 
-mod apply;
+mod applying;
 mod error;
 mod external;
 mod read;
@@ -10,7 +10,7 @@ mod settings;
 mod transaction;
 mod write;
 
-pub use apply::*;
+pub use applying::*;
 pub use error::*;
 pub use external::*;
 pub use read::*;

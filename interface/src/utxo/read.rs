@@ -1,6 +1,6 @@
 //! Queries of records.
 
-use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace, UtxoApplying};
+use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace, UtxoApplyPosition};
 use crate::{Txid, UtxoHash};
 use candid::CandidType;
 use coppice_macros::native_docs;
@@ -290,6 +290,6 @@ pub struct UtxoStorage {
     /// The bytes above which new records take no memory: the setting `max_utxo_bytes`, or the value that is in force if
     /// the setting is 0.
     pub max_bytes: u64,
-    /// Progress of applying kept blocks; `null` if no block is applied.
-    pub applying: Option<UtxoApplying>,
+    /// The position of applying kept blocks; `null` if no block is applied.
+    pub applying: Option<UtxoApplyPosition>,
 }

@@ -4,7 +4,7 @@ use super::Stores;
 use super::ids::Cached;
 use super::position::Position;
 use super::window::{BodyError, LONG, Window};
-use crate::utxo::{Applying, Hash, Input, Refused};
+use crate::utxo::{BlockTerms, Hash, Input, NotApplied};
 use coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
 use coppice_storage::{Ic, Platform as _};
 
@@ -17,7 +17,7 @@ pub(super) const MOST_READ: u64 = 200_000;
 /// One message's part of a block.
 pub(super) struct Run<'a, 's> {
     pub stores: &'a mut Stores<'s>,
-    pub block: Applying<'a>,
+    pub block: BlockTerms<'a>,
     pub window: Window,
     pub ids: Cached,
     pub position: Position,
@@ -46,11 +46,11 @@ impl Run<'_, '_> {
     }
 
     /// Returns the error of a transaction at the position.
-    pub fn stop(&self, txid: &Hash, refused: Refused) -> UtxoApplyError {
+    pub fn stop(&self, txid: &Hash, refused: NotApplied) -> UtxoApplyError {
         match refused {
-            Refused::Memory(why) => UtxoApplyError::NoMemory(why),
-            Refused::Parts => Ic::trap("apply: a transaction in parts was not begun"),
-            Refused::Stopped(input, reason) => Box::new(UtxoApplyStop {
+            NotApplied::Memory(why) => UtxoApplyError::NoMemory(why),
+            NotApplied::Parts => Ic::trap("apply: a transaction in parts was not begun"),
+            NotApplied::Stopped(input, reason) => Box::new(UtxoApplyStop {
                 number: self.position.next,
                 transaction: self.position.transaction,
                 txid: txid.into(),

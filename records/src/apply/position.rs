@@ -18,7 +18,7 @@ use super::note::AppliedNote;
 use super::stop::Stop;
 use crate::places;
 use coppice_interface::blocks::Blocks;
-use coppice_interface::{MissingParents, UtxoApplying, UtxoError};
+use coppice_interface::{MissingParents, UtxoApplyPosition, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use coppice_storage::{Ic, NS, OpenError, Platform as _, Space, checksum};
@@ -363,9 +363,9 @@ impl Applier {
     }
 
     /// Returns the position as callers get it.
-    pub fn status(&self) -> Option<UtxoApplying> {
+    pub fn status(&self) -> Option<UtxoApplyPosition> {
         let Position { base, next, height, transaction, .. } = *self.position()?;
-        Some(UtxoApplying { base, next, height, transactions: transaction, missing_parents: self.missing() })
+        Some(UtxoApplyPosition { base, next, height, transactions: transaction, missing_parents: self.missing() })
     }
 
     /// Returns the transactions that were counted as pruned, and those that could not be restored.

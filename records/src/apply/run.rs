@@ -6,7 +6,7 @@ use super::position::{Applier, Position, Stored};
 use super::step::{self, Step};
 use super::window::{BodyError, Window, bad};
 use super::{Stores, ids};
-use crate::utxo::{Applying, Call, Hash};
+use crate::utxo::{BlockTerms, Call, Hash};
 use coppice_interface::blocks::KeptBlock;
 use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
 use coppice_storage::{Counting, Ic, Platform as _};
@@ -91,7 +91,7 @@ impl Applier {
         let settings = stores.settings;
         let call = Call { missing, ..Call::at(arg.height, settings) };
         let mut run = Run {
-            block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id) },
+            block: BlockTerms { is_new: !note.is_replay, ..BlockTerms::new(call, arg.block_id) },
             window: Window::new(meta),
             ids: ids::Cached::new(),
             position,

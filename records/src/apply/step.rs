@@ -6,7 +6,7 @@ use super::ids;
 use super::message::{MOST_READ, Run};
 use super::position::Phase;
 use super::window::{BodyError, Reach, Source, Window, bad};
-use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, Parsed, Refused, Unhashed};
+use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, NotApplied, Parsed, Unhashed};
 use coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 use coppice_storage::blob::BlobStore;
 use coppice_storage::{Ic, MOST_PAGES, Platform as _};
@@ -39,47 +39,47 @@ pub enum Step {
 }
 
 /// The reason why a transaction is not read, or not applied.
-enum Stop {
+enum Halt {
     Body(BodyError),
-    Refused(Refused),
+    Transaction(NotApplied),
 }
 
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
+impl From<NotApplied> for Halt {
+    fn from(refused: NotApplied) -> Self {
+        Self::Transaction(refused)
     }
 }
 
 /// Returns the transaction at the start of bytes that lie at a byte of the body; `None` if the bytes end inside it.
-fn first(bytes: &[u8], offset: u64) -> Result<Option<Unhashed<'_>>, Stop> {
+fn first(bytes: &[u8], offset: u64) -> Result<Option<Unhashed<'_>>, Halt> {
     match Unhashed::first(bytes) {
         Ok(Some(first)) if first.parsed.extended => {
-            Err(Stop::Body(bad(offset, "the transaction is in the extended form, which no block has")))
+            Err(Halt::Body(bad(offset, "the transaction is in the extended form, which no block has")))
         }
         Ok(first) => Ok(first),
-        Err(UtxoRefusal::BadTransaction { offset: at, why }) => Err(Stop::Body(bad(offset + at, why))),
-        Err(refusal) => Err(Refused::record(refusal).into()),
+        Err(UtxoRefusal::BadTransaction { offset: at, why }) => Err(Halt::Body(bad(offset + at, why))),
+        Err(refusal) => Err(NotApplied::record(refusal).into()),
     }
 }
 
 /// Reads the transactions that begin at a byte of the body: at least one, at most `most` and as many as a window has. A large transaction
 /// is alone.
-fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Stop> {
+fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Halt> {
     // As many bytes as are there; then a window.
     let mut is_there = false;
     for len in [1, WINDOW] {
-        is_there = is_there || first(window.read(source, offset, len).map_err(Stop::Body)?, offset)?.is_some();
+        is_there = is_there || first(window.read(source, offset, len).map_err(Halt::Body)?, offset)?.is_some();
     }
     if !is_there {
         let end = window.end_of(source, offset, Reach::RECORD).map_err(|error| match error {
-            BodyError::Long => Refused::record(utxo::too_long()).into(),
-            error => Stop::Body(error),
+            BodyError::Long => NotApplied::record(utxo::too_long()).into(),
+            error => Halt::Body(error),
         })?;
-        let alone = first(window.read(source, offset, end - offset).map_err(Stop::Body)?, offset)?;
-        let ends = || Stop::Body(bad(offset, "the body ends inside the transaction"));
+        let alone = first(window.read(source, offset, end - offset).map_err(Halt::Body)?, offset)?;
+        let ends = || Halt::Body(bad(offset, "the body ends inside the transaction"));
         return alone.map(|alone| vec![alone]).ok_or_else(ends);
     }
-    let mut bytes = window.read(source, offset, 1).map_err(Stop::Body)?;
+    let mut bytes = window.read(source, offset, 1).map_err(Halt::Body)?;
     let (mut group, mut len): (Vec<Unhashed>, usize) = (Vec::new(), 0);
     while group.len() < most as usize
         && len < GROUP_BYTES
@@ -128,8 +128,8 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     let Some(next) = ids.first() else { return Ok(Step::Done) };
     let mut group = match read(window, source, run.position.offset, most) {
         Ok(group) => group,
-        Err(Stop::Body(error)) => return Err(run.body_error(error)),
-        Err(Stop::Refused(refused)) => {
+        Err(Halt::Body(error)) => return Err(run.body_error(error)),
+        Err(Halt::Transaction(refused)) => {
             if run.skip != Some(*next) {
                 return Err(run.stop(next, refused));
             }
@@ -155,9 +155,9 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         match run.large(large, next) {
             Ok(Step::Full) => return Ok(Step::Full),
             Ok(Step::Done) => run.move_to(end),
-            Err(Stop::Body(error)) => return Err(run.body_error(error)),
-            Err(Stop::Refused(Refused::Stopped(..))) if run.skip == Some(*next) => run.skipped(end),
-            Err(Stop::Refused(refused)) => return Err(run.stop(next, refused)),
+            Err(Halt::Body(error)) => return Err(run.body_error(error)),
+            Err(Halt::Transaction(NotApplied::Stopped(..))) if run.skip == Some(*next) => run.skipped(end),
+            Err(Halt::Transaction(refused)) => return Err(run.stop(next, refused)),
         }
         return Ok(Step::Done);
     }
@@ -174,12 +174,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         match run.apply(parsed, raw, true) {
             Ok(_) => run.move_to(end),
             // Another message may have room for all of it.
-            Err(Refused::Parts) if run.worked => return Ok(Step::Full),
-            Err(Refused::Parts) => {
+            Err(NotApplied::Parts) if run.worked => return Ok(Step::Full),
+            Err(NotApplied::Parts) => {
                 run.in_parts = true;
                 return Ok(Step::Done);
             }
-            Err(Refused::Stopped(..)) if run.skip == Some(*txid) => run.skipped(end),
+            Err(NotApplied::Stopped(..)) if run.skip == Some(*txid) => run.skipped(end),
             Err(refused) => return Err(run.stop(txid, refused)),
         }
     }
@@ -187,7 +187,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
 }
 
 /// Checks that no two inputs of a transaction spend one output.
-fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), Refused> {
+fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), NotApplied> {
     let mut sorted: Vec<u32> = (0..outpoints.len() as u32).collect();
     sorted.sort_unstable_by_key(|vin| (outpoints[*vin as usize], *vin));
     let twice = sorted.windows(2).filter(|pair| outpoints[pair[0] as usize] == outpoints[pair[1] as usize]);
@@ -196,7 +196,7 @@ fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), Refused> {
     };
     let by = Spender { txid: txid.into(), vin };
     let again = Input { vin: again, outpoint: outpoints[again as usize] };
-    Err(Refused::Stopped(Some(again), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })))
+    Err(NotApplied::Stopped(Some(again), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })))
 }
 
 impl Run<'_, '_> {
@@ -220,7 +220,7 @@ impl Run<'_, '_> {
     }
 
     /// Applies a transaction, with the spends of its inputs or without, and returns whether it may have been pruned.
-    fn apply(&mut self, parsed: Box<Parsed>, raw: &[u8], spends: bool) -> Result<bool, Refused> {
+    fn apply(&mut self, parsed: Box<Parsed>, raw: &[u8], spends: bool) -> Result<bool, NotApplied> {
         let (number, offset) = (self.position.next, self.position.offset);
         let body = match self.stores.settings.copy_applied_transactions {
             true => Body::Whole(raw),
@@ -237,7 +237,7 @@ impl Run<'_, '_> {
 
     /// Continues a transaction that takes several messages: checks its inputs, then creates its record, then spends. Returns `Done` once
     /// the transaction is applied.
-    fn large(&mut self, transaction: &mut Unhashed, txid: &Hash) -> Result<Step, Stop> {
+    fn large(&mut self, transaction: &mut Unhashed, txid: &Hash) -> Result<Step, Halt> {
         let raw = transaction.raw;
         let outpoints = transaction.parsed.inputs.to_vec();
         let count = outpoints.len() as u32;
@@ -252,7 +252,7 @@ impl Run<'_, '_> {
                         return Ok(Step::Full);
                     }
                     transaction.id();
-                    self.check_id(&transaction.parsed, txid).map_err(Stop::Body)?;
+                    self.check_id(&transaction.parsed, txid).map_err(Halt::Body)?;
                     check_twice(&outpoints, txid)?;
                     if self.stores.utxo.may_be_pruned(&transaction.parsed, &self.block)? {
                         self.applied.pruned += 1;
@@ -300,7 +300,7 @@ impl Run<'_, '_> {
         self.stores.utxo.pages_read() > MOST_READ || Ic::instructions() > self.end
     }
 
-    fn check(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {
+    fn check(&mut self, inputs: Inputs) -> Result<(u32, u32), NotApplied> {
         let (source, at): (Source, u32) = ((&*self.stores.blocks, &*self.stores.blobs), self.position.transaction);
         let (ids, window) = (&self.ids, &self.window);
         let is_later = |txid: &Hash| ids::position(ids, window, source, txid).is_some_and(|position| position > at);

@@ -12,7 +12,7 @@ use super::note::AppliedNote;
 use super::position::{Applier, Back, Phase, Stage, Stored};
 use super::window::{BodyError, Reach, Window};
 use super::{Stores, kept};
-use crate::utxo::{Applying, Call, Hash, MAX_INPUTS};
+use crate::utxo::{BlockTerms, Call, Hash, MAX_INPUTS};
 use coppice_interface::UtxoRefusal;
 use coppice_interface::blocks::{Blocks, KeptBlock};
 use coppice_storage::{Ic, MOST_PAGES, Platform as _};
@@ -40,7 +40,7 @@ pub enum TakenBack {
 /// One message's part of a block that is taken back.
 struct Part<'a, 's> {
     stores: &'a mut Stores<'s>,
-    block: Applying<'a>,
+    block: BlockTerms<'a>,
     window: Window,
     back: Back,
     /// The message has done nothing before the next step, which is done whatever it takes.
@@ -77,7 +77,7 @@ impl Applier {
         self.lower(number, Some(note.height));
         let (settings, end) = (stores.settings, Ic::instructions().saturating_add(INSTRUCTIONS));
         let mut part = Part {
-            block: Applying::new(Call::at(note.height, settings), note.block_id),
+            block: BlockTerms::new(Call::at(note.height, settings), note.block_id),
             window: Window::new(meta),
             back,
             is_fresh,

@@ -41,7 +41,7 @@
 //! field is an optional one of `record/extras.rs`.
 
 mod ahead;
-mod apply;
+mod apply_transaction;
 mod batch;
 mod call;
 mod children;
@@ -68,7 +68,7 @@ mod upload;
 mod wanted;
 
 pub use ahead::Ahead;
-pub use apply::{Applying, Input, Inputs, Refused};
+pub use apply_transaction::{BlockTerms, Input, Inputs, NotApplied};
 pub use batch::{BatchItem, Chained, Conflicting, Mined};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};

@@ -30,7 +30,7 @@ pub fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyErr
     apply_by(coppice, Who::Producer, &argument(number))
 }
 
-fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
+fn applying(coppice: &Coppice) -> Option<UtxoApplyPosition> {
     coppice.storage().utxo.unwrap().applying
 }
 
@@ -82,7 +82,7 @@ fn operator_applies_the_first_block_and_a_feeder_all_others() {
     assert!(rejected.is_err());
     assert_eq!(coppice.by(Who::Archive).rollback_to(1, None).answer().map(|done| done.head), Ok(1));
     assert_eq!(applying(&coppice).map(|at| (at.base, at.next)), Some((1, 2)));
-    let rejected = coppice.call::<Option<UtxoApplying>>(Who::Rival, "utxo_stop_applying", ());
+    let rejected = coppice.call::<Option<UtxoApplyPosition>>(Who::Rival, "utxo_stop_applying", ());
     assert!(rejected.is_err());
     let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
     let of = |method: &str| entries.iter().filter(|entry| entry.method == method).count();
@@ -128,7 +128,7 @@ fn blocks_that_are_not_applied_are_not_pruned() {
     let ended = coppice.operator().utxo_stop_applying().answer();
     assert_eq!(
         ended,
-        Some(UtxoApplying {
+        Some(UtxoApplyPosition {
             base: 0,
             next: 3,
             height: HEIGHT + 3,

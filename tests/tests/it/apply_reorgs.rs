@@ -68,7 +68,7 @@ pub fn roll_back(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackErr
     coppice.producer().rollback_to(number, None).answer()
 }
 
-fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
+fn applying(coppice: &Coppice) -> Option<UtxoApplyPosition> {
     coppice.storage().utxo.unwrap().applying
 }
 
@@ -145,7 +145,7 @@ fn rollback_takes_applied_blocks_back_beside_a_feeder_that_never_stops() {
     assert!(messages > 500, "{messages}");
     assert_eq!(
         applying(&coppice),
-        Some(UtxoApplying {
+        Some(UtxoApplyPosition {
             base: 0,
             next: 10,
             height: HEIGHT + 10,
@@ -227,7 +227,7 @@ fn reorg_below_a_new_beginning_takes_the_earlier_blocks_back_and_applies_their_r
     [2, 3, 6, 7, 8].into_iter().for_each(|number| assert_abandoned(&coppice, &txs(0, number)));
     assert_eq!(
         applying(&coppice),
-        Some(UtxoApplying {
+        Some(UtxoApplyPosition {
             base: 2,
             next: 2,
             height: HEIGHT + 2,

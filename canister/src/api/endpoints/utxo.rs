@@ -7,16 +7,20 @@ use coppice_records::apply::{bytes_of, in_blocks};
 use coppice_records::external::Records;
 use coppice_records::external::create::create;
 
-use crate::state::records::settings_of;
+use crate::state::records::AtHeight;
 use crate::state::{mutate, read};
 use coppice_interface::*;
 use coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 
+/// Runs a change of records.
+fn change<T>(height: u32, run: impl FnOnce(AtHeight) -> T) -> T {
+    mutate(|state| run(state.records_at(height)))
+}
+
 pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
     counted(Hot::UtxoCreate, || {
         let missing = cycles::missing_to_feed();
-        mutate(|state| {
-            let (chain, Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
+        change(arg.height, |AtHeight { chain, records: Records { utxo, blobs, deletions, .. }, call }| {
             let mut batch = Ahead::new(&arg.items);
             utxo.batch(&arg.items, |store, item| {
                 if let Some(missing) = missing {
@@ -29,21 +33,17 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
 }
 
 pub fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
-    counted(Hot::UtxoSpend, || mutate(|state| state.batch(arg.height, &arg.items, UtxoStore::spend)))
+    counted(Hot::UtxoSpend, || change(arg.height, |at| at.batch(&arg.items, UtxoStore::spend)))
 }
 
 pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
-    mutate(|state| {
-        let (_, Records { utxo, .. }, call) = state.records_at(arg.height);
-        utxo.unspend_batch(&arg.items, &call)
-    })
+    change(arg.height, |at| at.records.utxo.unspend_batch(&arg.items, &at.call))
 }
 
 pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
     counted(Hot::UtxoSetMined, || {
         let items: Vec<Mined> = arg.items.iter().map(|item| Mined(item, arg.unset)).collect();
-        mutate(|state| {
-            let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
+        change(arg.height, |AtHeight { chain, records: Records { utxo, blobs, .. }, call }| {
             utxo.batch(&items, |store, item| {
                 store.set_mined(&arg, item.0, &call, (blobs, in_blocks(chain))).map_err(UtxoError::from)
             })
@@ -53,8 +53,7 @@ pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoErro
 
 pub fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
     let items: Vec<Chained> = arg.txids.iter().map(|txid| Chained(txid, !arg.on_longest_chain)).collect();
-    mutate(|state| {
-        let (chain, Records { utxo, blobs, .. }, call) = state.records_at(arg.height);
+    change(arg.height, |AtHeight { chain, records: Records { utxo, blobs, .. }, call }| {
         utxo.batch(&items, |store, item| {
             let kept = (&mut *blobs, in_blocks(chain));
             store.set_on_longest_chain(item.0, arg.on_longest_chain, &call, kept).map_err(UtxoError::from)
@@ -63,52 +62,54 @@ pub fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Resul
 }
 
 pub fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
-    mutate(|state| state.batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call)))
+    change(arg.height, |at| at.batch(&arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call)))
 }
 
 pub fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call)))
+    change(arg.height, |at| at.batch(&arg.items, |store, item, call| store.set_frozen(item, true, call)))
 }
 
 pub fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call)))
+    change(arg.height, |at| at.batch(&arg.items, |store, item, call| store.set_frozen(item, false, call)))
 }
 
 pub fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
-    mutate(|state| state.batch(arg.height, &arg.items, UtxoStore::reassign))
+    change(arg.height, |at| at.batch(&arg.items, UtxoStore::reassign))
 }
 
 pub fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
     let items: Vec<Conflicting> = arg.txids.into_iter().map(Conflicting).collect();
-    mutate(|state| state.batch(arg.height, &items, |store, item, call| store.set_conflicting(&item.0, call)))
+    change(arg.height, |at| at.batch(&items, |store, item, call| store.set_conflicting(&item.0, call)))
 }
 
 pub fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
-    mutate(|state| {
-        let (_, Records { utxo, .. }, call) = state.records_at(arg.height);
-        utxo.process_conflicting(&arg, &call)
-    })
+    change(arg.height, |at| at.records.utxo.process_conflicting(&arg, &at.call))
 }
 
 pub fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
-    mutate(|state| state.batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until_height)))
+    change(0, |at| at.batch(&arg.txids, |store, txid, _| store.preserve(txid, arg.until_height)))
 }
 
 pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (platform::caller(), platform::time_secs());
     mutate(|state| {
-        let begun = state.records.utxo.begin_upload(&mut state.blobs, &arg, settings_of(&state.config), by, now);
+        let Records { utxo, blobs, settings, .. } = state.records_at(0).records;
+        let begun = utxo.begin_upload(blobs, &arg, settings, by, now);
         daemon::arm_uploads(state);
         begun
     })
 }
 
 pub fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
-    mutate(|state| state.records.utxo.uploads.put(&mut state.blobs, &arg, platform::caller(), platform::time_secs()))
+    change(0, |AtHeight { records: Records { utxo, blobs, .. }, .. }| {
+        utxo.uploads.put(blobs, &arg, platform::caller(), platform::time_secs())
+    })
 }
 
 pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
-    mutate(|state| state.records.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
+    change(0, |AtHeight { records: Records { utxo, blobs, .. }, .. }| {
+        utxo.uploads.abort(blobs, &txid, platform::caller())
+    })
 }
 
 pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
@@ -122,7 +123,7 @@ pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyErr
     })
 }
 
-pub fn utxo_stop_applying() -> Option<UtxoApplying> {
+pub fn utxo_stop_applying() -> Option<UtxoApplyPosition> {
     mutate(|state| {
         let ended = state.stop_applying();
         daemon::arm_work(state);

@@ -2,7 +2,7 @@
 //!
 //! `no_records.rs` has the same functions for the build without the feature `records`.
 
-mod apply;
+mod apply_block;
 
 use super::State;
 use crate::logs;
@@ -36,6 +36,27 @@ pub fn has_owner(_owner: Owner) -> bool {
     true
 }
 
+/// The record store and all that its calls need.
+pub struct AtHeight<'a> {
+    /// The kept blocks.
+    pub chain: &'a ChainStore,
+    /// The record store, and the stores and settings that it uses.
+    pub records: Records<'a>,
+    /// The height, and the terms that depend on the time.
+    pub call: Call<'a>,
+}
+
+impl AtHeight<'_> {
+    /// Runs a batch of operations of the record store.
+    pub fn batch<I: BatchItem<Result<T, E>>, T, R, E: From<R>>(
+        self,
+        items: &[I],
+        mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
+    ) -> Batch<Result<T, E>> {
+        self.records.utxo.batch(items, |store, item| each(store, item, &self.call).map_err(E::from))
+    }
+}
+
 impl State {
     /// The settings of the UTXO store.
     pub fn utxo_settings(&self) -> &UtxoSettings {
@@ -49,8 +70,8 @@ impl State {
         (pruner, Records { utxo, blobs, deletions, settings: settings_of(config) })
     }
 
-    /// Returns the kept blocks, and the record store with the stores it needs, for a call that names a height.
-    pub fn records_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
+    /// Returns the record store and all that its calls need, for a call that names a height.
+    pub fn records_at(&mut self, height: u32) -> AtHeight<'_> {
         let Self { records, blobs, config, chain, .. } = self;
         let Stores { utxo, applier, deletions, pruner } = records;
         let settings = settings_of(config);
@@ -61,18 +82,7 @@ impl State {
             most: pruner.most_height(),
             missing: applier.missing(),
         };
-        (chain, Records { utxo, blobs, deletions, settings }, call)
-    }
-
-    /// Runs a batch of operations of the record store, for a call that names a height.
-    pub fn batch<I: BatchItem<Result<T, E>>, T, R, E: From<R>>(
-        &mut self,
-        height: u32,
-        items: &[I],
-        mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
-    ) -> Batch<Result<T, E>> {
-        let (_, Records { utxo, .. }, call) = self.records_at(height);
-        utxo.batch(items, |store, item| each(store, item, &call).map_err(E::from))
+        AtHeight { chain, records: Records { utxo, blobs, deletions, settings }, call }
     }
 
     /// Returns when the next tick for records is due.

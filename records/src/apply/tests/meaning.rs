@@ -113,7 +113,13 @@ fn blocks_are_applied_in_order_and_an_applied_one_again_changes_nothing() {
     assert_eq!(w.step(&argument(1)), Ok(one));
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0, missing_parents: MissingParents::Skip })
+        Some(UtxoApplyPosition {
+            base: 1,
+            next: 2,
+            height: 1_002,
+            transactions: 0,
+            missing_parents: MissingParents::Skip
+        })
     );
     for wrong in [0, 3] {
         assert_eq!(w.step(&argument(wrong)), Err(UtxoApplyError::NotNext { next: 2 }));

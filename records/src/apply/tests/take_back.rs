@@ -31,7 +31,13 @@ fn block_that_is_taken_back_leaves_its_records_unmined_with_their_spends() {
     assert_eq!(w.take_back(4), 1);
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying { base: 0, next: 4, height: 1_004, transactions: 0, missing_parents: MissingParents::Skip })
+        Some(UtxoApplyPosition {
+            base: 0,
+            next: 4,
+            height: 1_004,
+            transactions: 0,
+            missing_parents: MissingParents::Skip
+        })
     );
     let of = &blocks[4][1];
     let record = w.record(of).unwrap();
@@ -212,7 +218,13 @@ fn block_in_whose_middle_applying_ended_is_continued_there_under_the_same_id_onl
     );
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0, missing_parents: MissingParents::Skip })
+        Some(UtxoApplyPosition {
+            base: 1,
+            next: 2,
+            height: 1_002,
+            transactions: 0,
+            missing_parents: MissingParents::Skip
+        })
     );
     assert!(txs.iter().all(|tx| w.record(tx).unwrap().blocks.len() == 1));
 }
@@ -237,7 +249,13 @@ fn new_beginning_passes_applied_blocks_and_takes_up_at_the_first_other_one() {
     (0..4).rev().for_each(|number| assert_eq!(w.take_back(number), 1));
     assert_eq!(
         w.applier.status(),
-        Some(UtxoApplying { base: 0, next: 0, height: 1_000, transactions: 0, missing_parents: MissingParents::Skip })
+        Some(UtxoApplyPosition {
+            base: 0,
+            next: 0,
+            height: 1_000,
+            transactions: 0,
+            missing_parents: MissingParents::Skip
+        })
     );
 }
 

@@ -24,7 +24,7 @@ use coppice_storage::table::same_key;
 const PARENT_READ: u64 = LOOKUP_PAGES + 2;
 
 /// The block whose transactions are applied.
-pub struct Applying<'a> {
+pub struct BlockTerms<'a> {
     /// The block's height, the time and the settings.
     pub call: Call<'a>,
     /// The block, as a new record keeps it.
@@ -34,7 +34,7 @@ pub struct Applying<'a> {
     pub is_new: bool,
 }
 
-impl<'a> Applying<'a> {
+impl<'a> BlockTerms<'a> {
     /// Returns a block of the longest chain, which may have been applied before.
     pub fn new(call: Call<'a>, block_id: u32) -> Self {
         let block = BlockRef { block_id, height: call.height, subtree: 0 };
@@ -57,7 +57,7 @@ impl<'a> Applying<'a> {
 
 /// The reason why a transaction was not applied. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum NotApplied {
     /// Memory was refused.
     Memory(NoMemory),
     /// Looking up the parents takes more instructions than the message has: the inputs must be checked and spent in parts.
@@ -75,7 +75,7 @@ pub struct Input {
     pub outpoint: (Hash, u32),
 }
 
-impl Refused {
+impl NotApplied {
     /// Returns the refusal of a record.
     pub fn record(refusal: UtxoRefusal) -> Self {
         match refusal {
@@ -119,19 +119,19 @@ impl UtxoStore {
     /// [`spend_inputs`](Self::spend_inputs). All parents must be found before the instruction counter reaches `end`.
     ///
     /// # Errors
-    /// [`Refused`], and nothing has changed.
+    /// [`NotApplied`], and nothing has changed.
     pub fn apply(
         &mut self,
         blobs: &mut BlobStore,
         draft: Draft,
-        block: &Applying,
+        block: &BlockTerms,
         is_later: &dyn Fn(&BlobStore, &Hash) -> bool,
         (spends, end): (bool, u64),
         applied: &mut UtxoApplied,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, NotApplied> {
         let txid = draft.parsed.txid;
         self.used.read += LOOKUP_PAGES;
-        let found = if_found(self.find_any(&txid)).map_err(Refused::record)?;
+        let found = if_found(self.find_any(&txid)).map_err(NotApplied::record)?;
         let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
         let inputs = Inputs { txid: &txid, first: 0, outpoints };
         let is_later = |parent: &Hash| is_later(blobs, parent);
@@ -139,12 +139,12 @@ impl UtxoStore {
             // A coinbase is a double spend only as long as no block has it.
             let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
             let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
-            self.check_existing(&found.head, clears).map_err(Refused::record)?;
-            let missing = self.missing_of(&found, block).map_err(Refused::record)?;
+            self.check_existing(&found.head, clears).map_err(NotApplied::record)?;
+            let missing = self.missing_of(&found, block).map_err(NotApplied::record)?;
             let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
             let change = block.change(false, clears);
             let slot = found.slot;
-            let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
+            let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(NotApplied::record)?;
             self.name_block(slot, &draft.body);
             applied.existed += 1;
             (spent, missing)
@@ -153,7 +153,7 @@ impl UtxoStore {
             if !block.is_new && block.call.height <= self.root.pruned {
                 self.used.read += PARENT_READ * draft.parsed.inputs.len() as u64;
             }
-            self.check_draft(&draft, &terms, &block.call).map_err(Refused::record)?;
+            self.check_draft(&draft, &terms, &block.call).map_err(NotApplied::record)?;
             if self.is_pruned(&draft.parsed, block)? {
                 applied.pruned += 1;
                 return Ok(true);
@@ -162,7 +162,7 @@ impl UtxoStore {
             let arena = self.slots.arena().clone();
             arena
                 .creating(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
-                .map_err(Refused::record)?;
+                .map_err(NotApplied::record)?;
             applied.created += 1;
             (spends.new_spends(), missing)
         };
@@ -183,23 +183,23 @@ impl UtxoStore {
     }
 
     /// Returns whether a transaction without a record of a block that may have been applied before may have been pruned.
-    fn is_pruned(&self, parsed: &Parsed, block: &Applying) -> Result<bool, Refused> {
+    fn is_pruned(&self, parsed: &Parsed, block: &BlockTerms) -> Result<bool, NotApplied> {
         if block.is_new {
             return Ok(false);
         }
         match self.check_replay(parsed, &block.terms()) {
             Ok(()) => Ok(false),
             Err(UtxoRefusal::Pruned) => Ok(true),
-            Err(refusal) => Err(Refused::record(refusal)),
+            Err(refusal) => Err(NotApplied::record(refusal)),
         }
     }
 
     /// Returns whether a transaction, before its inputs are checked in parts, has no record because it may have been pruned.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn may_be_pruned(&self, parsed: &Parsed, block: &Applying) -> Result<bool, Refused> {
-        let found = if_found(self.find_any(&parsed.txid)).map_err(Refused::record)?;
+    /// [`NotApplied`].
+    pub fn may_be_pruned(&self, parsed: &Parsed, block: &BlockTerms) -> Result<bool, NotApplied> {
+        let found = if_found(self.find_any(&parsed.txid)).map_err(NotApplied::record)?;
         if found.is_some() { Ok(false) } else { self.is_pruned(parsed, block) }
     }
 
@@ -213,7 +213,7 @@ impl UtxoStore {
 
     /// Returns the treatment of missing parents of a record. A record that has the block already was applied before, and its parents may
     /// have been pruned since.
-    fn missing_of(&self, found: &Found, block: &Applying) -> Result<MissingParents, UtxoRefusal> {
+    fn missing_of(&self, found: &Found, block: &BlockTerms) -> Result<MissingParents, UtxoRefusal> {
         let is_applied = self.has_block(&found.head, block.block().block_id)?;
         Ok(if is_applied { MissingParents::Skip } else { block.call.missing })
     }
@@ -222,17 +222,17 @@ impl UtxoStore {
     /// how many of them have a parent without a record.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`NotApplied`].
     pub fn check_inputs(
         &mut self,
         inputs: Inputs,
-        block: &Applying,
+        block: &BlockTerms,
         (is_later, end): (&dyn Fn(&Hash) -> bool, u64),
-    ) -> Result<(u32, u32), Refused> {
-        let missing = match if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
+    ) -> Result<(u32, u32), NotApplied> {
+        let missing = match if_found(self.find_any(inputs.txid)).map_err(NotApplied::record)? {
             Some(found) => {
-                self.check_existing(&found.head, 0).map_err(Refused::record)?;
-                self.missing_of(&found, block).map_err(Refused::record)?
+                self.check_existing(&found.head, 0).map_err(NotApplied::record)?;
+                self.missing_of(&found, block).map_err(NotApplied::record)?
             }
             None => block.call.missing,
         };
@@ -244,38 +244,38 @@ impl UtxoStore {
     /// `end`. Returns the number of inputs that are done, and the number of outputs that were not spent before.
     ///
     /// # Errors
-    /// [`Refused`], and nothing has changed.
-    pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying, end: u64) -> Result<(u32, u32), Refused> {
-        if let Some(found) = if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
-            self.check_existing(&found.head, 0).map_err(Refused::record)?;
+    /// [`NotApplied`], and nothing has changed.
+    pub fn spend_inputs(&mut self, inputs: Inputs, block: &BlockTerms, end: u64) -> Result<(u32, u32), NotApplied> {
+        if let Some(found) = if_found(self.find_any(inputs.txid)).map_err(NotApplied::record)? {
+            self.check_existing(&found.head, 0).map_err(NotApplied::record)?;
         }
         let Plan { spends, inputs, .. } =
             self.plan_inputs(inputs, block, MissingParents::Skip, (&|_: &Hash| false, end))?;
         let spent = self.changing(spends.entries(), |store| store.make(&spends, &block.call));
-        Ok((inputs, spent.map_err(Refused::record)?))
+        Ok((inputs, spent.map_err(NotApplied::record)?))
     }
 
     /// Plans the spends of all inputs of a transaction. Returns them, and the number of inputs whose parents have no record.
     fn plan_all(
         &mut self,
         inputs: Inputs,
-        block: &Applying,
+        block: &BlockTerms,
         missing: MissingParents,
         until: (&dyn Fn(&Hash) -> bool, u64),
-    ) -> Result<(Spends, u32), Refused> {
+    ) -> Result<(Spends, u32), NotApplied> {
         let all = inputs.outpoints.len();
         let plan = self.plan_inputs(inputs, block, missing, until)?;
-        if (plan.inputs as usize) < all { Err(Refused::Parts) } else { Ok((plan.spends, plan.passed)) }
+        if (plan.inputs as usize) < all { Err(NotApplied::Parts) } else { Ok((plan.spends, plan.passed)) }
     }
 
     /// Checks and plans the spends of inputs until the instruction counter reaches `end`, but at least of the first input.
     fn plan_inputs(
         &mut self,
         inputs: Inputs,
-        block: &Applying,
+        block: &BlockTerms,
         missing: MissingParents,
         (is_later, end): (&dyn Fn(&Hash) -> bool, u64),
-    ) -> Result<Plan, Refused> {
+    ) -> Result<Plan, NotApplied> {
         let Inputs { txid, first, outpoints } = inputs;
         let (mut meter, mut count) = (<Meter>::new(end, u64::MAX), outpoints.len() as u32);
         let mut planned = Vec::with_capacity(outpoints.len());
@@ -296,7 +296,7 @@ impl UtxoStore {
                     Err(error) => *error == UtxoRefusal::TxNotFound,
                 };
                 if may_be_later && is_later(parent) {
-                    return Err(Refused::Stopped(Some(input), UtxoApplyReason::BadOrder));
+                    return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::BadOrder));
                 }
                 above += u32::from(found.as_ref().is_ok_and(|found| found.head.may_be_above(block.call.height)));
                 last = Some((parent, found));
@@ -304,7 +304,7 @@ impl UtxoStore {
             let found = match &last {
                 Some((_, Ok(found))) if !found.head.is(flag::DELETING) => found,
                 Some((_, Err(error))) if *error != UtxoRefusal::TxNotFound => {
-                    return Err(Refused::input(input, error.clone()));
+                    return Err(NotApplied::input(input, error.clone()));
                 }
                 gone => {
                     // All outputs of a record that is being deleted are spent.
@@ -312,10 +312,10 @@ impl UtxoStore {
                         Some((_, Ok(found))) => EntryAddress::entry(&self.slots, found.slot, &found.head, *vout),
                         _ => Ok(None),
                     };
-                    let entry = entry.map_err(|error| Refused::input(input, error))?;
+                    let entry = entry.map_err(|error| NotApplied::input(input, error))?;
                     if !entry.is_some_and(|entry| entry.held_by(txid, vin)) {
                         if missing == MissingParents::Refuse {
-                            return Err(Refused::Stopped(Some(input), UtxoApplyReason::MissingParent));
+                            return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::MissingParent));
                         }
                         passed += 1;
                     }
@@ -324,9 +324,9 @@ impl UtxoStore {
             };
             let strictness = if block.is_new { Strictness::New } else { Strictness::All };
             let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, strictness);
-            let (address, entry, new) = checked.map_err(|error| Refused::input(input, error))?;
+            let (address, entry, new) = checked.map_err(|error| NotApplied::input(input, error))?;
             if new && entry.is(REASSIGNED) {
-                return Err(Refused::Stopped(Some(input), UtxoApplyReason::NeedsHash));
+                return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::NeedsHash));
             }
             planned.push(Planned { address, state: entry.state, vin, index: vin, new });
         }
@@ -337,7 +337,7 @@ impl UtxoStore {
             Some(refused) => {
                 let vin = refused.spend;
                 let input = Input { vin, outpoint: outpoints[(vin - first) as usize] };
-                Err(Refused::Stopped(Some(input), UtxoApplyReason::Spend(refused.error)))
+                Err(NotApplied::Stopped(Some(input), UtxoApplyReason::Spend(refused.error)))
             }
         }
     }
@@ -396,7 +396,7 @@ impl UtxoStore {
         &mut self,
         blobs: &mut BlobStore,
         txid: &Hash,
-        block: &Applying,
+        block: &BlockTerms,
         bytes_of: impl BytesOf,
         room: u64,
     ) -> Result<Option<bool>, UtxoRefusal> {

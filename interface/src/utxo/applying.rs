@@ -252,10 +252,10 @@ pub enum UtxoApplyError {
     },
 }
 
-/// Progress of applying kept blocks to the records.
+/// The position of applying kept blocks to the records.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoApplying {
+pub struct UtxoApplyPosition {
     /// The number of the first block that was applied.
     pub base: u64,
     /// The number of the next block to apply. Blocks from this one on are not pruned.

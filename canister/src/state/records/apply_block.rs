@@ -4,7 +4,7 @@ use super::{State, Stores as RecordStores, settings_of};
 use crate::logs;
 use crate::logs::audit::{Fields, field};
 use coppice_interface::text::hex;
-use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
+use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition};
 use coppice_records::apply::{self, Applier, Outcome, Stores};
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,10 +14,12 @@ const MOST_IDS: u32 = 20;
 
 impl State {
     pub(in crate::state) fn shown_applying(&self) -> Fields {
-        let shown =
-            self.records.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
+        let shown = self.records.applier.status().map_or(
+            "none".into(),
+            |UtxoApplyPosition { base, next, transactions, .. }| {
                 format!("from block {base} to block {next}, transaction {transactions}")
-            });
+            },
+        );
         vec![field("applied", shown), field("missing parents", self.records.applier.missing())]
     }
 
@@ -84,7 +86,7 @@ impl State {
     }
 
     /// Ends applying, and returns where it stood.
-    pub fn stop_applying(&mut self) -> Option<UtxoApplying> {
+    pub fn stop_applying(&mut self) -> Option<UtxoApplyPosition> {
         let Ok(ended) =
             self.noting::<_, Infallible>("utxo_stop_applying", String::new(), Self::shown_applying, |state| {
                 let ended = state.records.applier.status();
