@@ -1,6 +1,7 @@
 //! The subnet's certificate of a canister's chain, the answer of `get_tip_certificate`: the head, its seal and the chain's beginning
 //! (`docs/design.md` 5.1). No replica can forge it.
 
+use crate::cbor;
 use anyhow::{Context, Result, bail, ensure};
 use candid::Principal;
 use coppice_interface::TipCertificate;
@@ -47,7 +48,7 @@ pub struct Certified {
 /// # Errors
 /// When it is invalid, is not accepted, or proves no certified data of this canister and no time.
 pub fn vouched(bytes: &[u8], canister: Principal, verify: impl FnOnce(&Certificate) -> Result<()>) -> Result<Vouched> {
-    let certificate: Certificate = serde_cbor::from_slice(bytes).context("it is no certificate")?;
+    let certificate: Certificate = cbor::read(bytes).context("it is no certificate")?;
     verify(&certificate)?;
     let of = |path: &[&[u8]], what: &str| match certificate.tree.lookup_path(path) {
         LookupResult::Found(value) => Ok(value.to_vec()),
@@ -63,7 +64,7 @@ pub fn vouched(bytes: &[u8], canister: Principal, verify: impl FnOnce(&Certifica
 /// When the certificate is not accepted, or does not prove the tree; when the tree does not show all labels.
 pub fn read(answer: TipCertificate, vouch: impl FnOnce(&[u8]) -> Result<Vouched>) -> Result<Certified> {
     let Vouched { data, time_ns } = vouch(&answer.certificate)?;
-    let tree: HashTree = serde_cbor::from_slice(&answer.hash_tree).context("it has no hash tree")?;
+    let tree: HashTree = cbor::read(&answer.hash_tree).context("it has no hash tree")?;
     ensure!(tree.digest() == *data, "the tree is not the one that the canister has certified");
     let label = |name: &str| match tree.lookup_path([name]) {
         LookupResult::Found(value) => Ok(Some(value.to_vec())),

@@ -18,6 +18,7 @@
 
 pub mod blk;
 pub mod blob_worker;
+pub mod cbor;
 pub mod certificate;
 pub mod client;
 #[cfg(feature = "network")]

@@ -7,11 +7,13 @@
 //! An agent that knows the root key verifies both, and that the canister is one of the delegation's. The keys are fixed, because they protect
 //! nothing.
 
+use std::collections::TryReserveError;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::SystemTime;
 
 use candid::Principal;
+use cbor4ii::serde::{EncodeError, to_vec};
 use ic_certification::hash_tree::{empty, fork, label, leaf};
 use ic_certification::{Certificate, Delegation, HashTree};
 use ic_verify_bls_signature::PrivateKey;
@@ -24,6 +26,8 @@ const BLS_DER: [u8; 37] = [
     0x30, 0x81, 0x82, 0x30, 0x1D, 0x06, 0x0D, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x01, 0x02,
     0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
 ];
+/// The tag 55799, which means only that CBOR follows.
+const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 /// Canisters that a subnet of the platform can have before it is given another range of ids.
 const CANISTERS: u64 = 1 << 20;
 
@@ -35,7 +39,7 @@ static SHARED: LazyLock<Arc<Keys>> = LazyLock::new(|| Arc::new(Keys::new(caniste
 pub enum CertificateError {
     /// A part of it cannot be encoded in CBOR.
     #[error("a certificate cannot be encoded: {0}")]
-    Cbor(#[from] serde_cbor::Error),
+    Cbor(#[from] EncodeError<TryReserveError>),
     /// A number cannot be encoded in LEB128.
     #[error("a number of a certificate cannot be encoded: {0}")]
     Number(#[from] std::io::Error),
@@ -211,10 +215,9 @@ fn signed(key: &PrivateKey, tree: HashTree, delegation: Option<Delegation>) -> R
 }
 
 /// Encodes a value in CBOR, with the tag by which CBOR describes itself.
-fn cbor(value: &impl Serialize) -> Result<Vec<u8>, CertificateError> {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
-    serializer.self_describe()?;
-    value.serialize(&mut serializer)?;
-    Ok(bytes)
+///
+/// # Errors
+/// When it cannot be encoded.
+pub fn cbor(value: &impl Serialize) -> Result<Vec<u8>, CertificateError> {
+    Ok(to_vec(SELF_DESCRIBED.to_vec(), value)?)
 }

@@ -6,6 +6,7 @@ use crate::client::{Failure, Reach, Transport};
 use crate::feed::sha256;
 use anyhow::{Result, bail, ensure};
 use candid::Principal;
+use cbor4ii::serde::to_vec;
 use coppice_client::Reject;
 use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::segments::{Index, encode_index, encode_receipts};
@@ -415,7 +416,7 @@ const CERTIFICATE: [usize; 3] = [8, 32, 32];
 pub fn certify(tree: &HashTree, now: u64) -> TipCertificate {
     let signed = [&(now * 1_000_000_000).to_be_bytes()[..], &tree.digest()].concat();
     let certificate = [&signed[..], &sha256(&[b"the subnet", &signed[..]].concat())].concat();
-    TipCertificate { certificate: certificate.into(), hash_tree: serde_cbor::to_vec(tree).unwrap().into() }
+    TipCertificate { certificate: certificate.into(), hash_tree: to_vec(Vec::new(), tree).unwrap().into() }
 }
 
 /// Verifies a signature of [`certify`].

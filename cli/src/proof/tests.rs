@@ -15,6 +15,7 @@ use crate::index::reader;
 use crate::index::store::Store;
 use anyhow::{Result, ensure};
 use candid::Principal;
+use cbor4ii::serde::to_vec;
 use coppice_interface::seals::{Seal, seal};
 use ic_certification::hash_tree::{fork, label, leaf};
 use ic_certification::{Certificate, HashTree};
@@ -52,7 +53,7 @@ fn certify(canister: Principal, data: &[u8], time_ns: u64) -> Vec<u8> {
     let of = label(canister.as_slice(), label("certified_data", leaf(data)));
     let tree = fork(label("canister", of), label("time", leaf(leb128(time_ns))));
     let signature = sha256(&[&b"the subnet"[..], &tree.digest()].concat()).to_vec();
-    serde_cbor::to_vec(&Certificate { tree, signature, delegation: None }).unwrap()
+    to_vec(Vec::new(), &Certificate { tree, signature, delegation: None }).unwrap()
 }
 
 /// Verifies a certificate of [`certify`].
@@ -122,7 +123,7 @@ impl Archive {
                     if certified.contains(&number) {
                         let tree = tree(number, &last);
                         let certificate = certify(canister(), &tree.digest(), time_ns(number));
-                        let tree = serde_cbor::to_vec(&tree)?;
+                        let tree = to_vec(Vec::new(), &tree)?;
                         tx.execute(certificates, &[(number as i64).into(), certificate[..].into(), tree[..].into()])?;
                     }
                 }

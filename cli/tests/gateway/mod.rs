@@ -5,6 +5,7 @@
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use candid::Principal;
+use cbor4ii::serde::to_vec;
 use coppice::http_server::{self, Server};
 use coppice_host::Host;
 use coppice_lab::replica::{Answer, Call, Replica, Request, is_filtered, rejection};
@@ -275,7 +276,7 @@ impl Inner {
                     return fails("the answer is lost");
                 }
                 if self.accept_only.load(Ordering::SeqCst) {
-                    let body = serde_cbor::to_vec(&TransportCallResponse::Accepted).unwrap();
+                    let body = to_vec(Vec::new(), &TransportCallResponse::Accepted).unwrap();
                     return Answer { status: StatusCode::ACCEPTED, body };
                 }
                 answer

@@ -2,6 +2,7 @@
 
 use crate::net::Net;
 use candid::{Decode, Encode, Principal};
+use coppice::cbor;
 use coppice_host::certificate::{Keys, canisters, real_time};
 use coppice_interface::TipCertificate;
 use ic_agent::hash_tree::{HashTree, LookupResult};
@@ -23,8 +24,8 @@ fn trusting(root_key: &[u8], oldest: Duration) -> Agent {
 fn of_head(net: &Net) -> (Certificate, [u8; 32]) {
     let reply = net.host.query_call(net.canister, Principal::anonymous(), "get_tip_certificate", Encode!().unwrap());
     let tip = Decode!(&reply.unwrap(), Option<TipCertificate>).unwrap().unwrap();
-    let tree: HashTree<Vec<u8>> = serde_cbor::from_slice(&tip.hash_tree).unwrap();
-    (serde_cbor::from_slice(&tip.certificate).unwrap(), tree.digest())
+    let tree: HashTree<Vec<u8>> = cbor::read(&tip.hash_tree).unwrap();
+    (cbor::read(&tip.certificate).unwrap(), tree.digest())
 }
 
 /// Returns the certified data of a canister in a certificate.
@@ -78,7 +79,7 @@ fn certificate_of_another_canister_does_not_have_the_data() {
     let (_, root) = of_head(&net);
     let other = net.host.create_canister();
     let certificate = net.host.keys().of_data(other, &root, real_time()).unwrap();
-    let certificate: Certificate = serde_cbor::from_slice(&certificate).unwrap();
+    let certificate: Certificate = cbor::read(&certificate).unwrap();
     // The subnet may certify both canisters; the path tells them apart.
     trusting(&net.host.root_key(), UNBOUNDED).verify(&certificate, net.canister).unwrap();
     assert_eq!(certified_data(&certificate, net.canister), None);
@@ -91,8 +92,7 @@ fn changed_certificate_is_refused() {
     let (certificate, root) = of_head(&net);
     let agent = trusting(&net.host.root_key(), UNBOUNDED);
     let forged = net.host.keys().of_data(net.canister, &[root, [0; 32]].concat(), real_time()).unwrap();
-    let forged =
-        Certificate { tree: serde_cbor::from_slice::<Certificate>(&forged).unwrap().tree, ..certificate.clone() };
+    let forged = Certificate { tree: cbor::read::<Certificate>(&forged).unwrap().tree, ..certificate.clone() };
     let undelegated = Certificate { delegation: None, ..certificate };
     for changed in [forged, undelegated] {
         let refused = agent.verify(&changed, net.canister);

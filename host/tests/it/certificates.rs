@@ -1,10 +1,14 @@
 //! Certificates of certified data: signed by the subnet's key, to which the root key delegates.
 
 use crate::common::{ANYONE, code};
+use cbor4ii::core::dec::Read;
+use cbor4ii::core::utils::SliceReader;
+use cbor4ii::serde::Deserializer;
 use coppice_host::certificate::{Keys, canisters, number, real_time};
 use coppice_host::{ErrorCode, Host, Principal};
 use ic_certification::{Certificate, HashTree, LookupResult, SubtreeLookupResult};
 use ic_verify_bls_signature::verify_bls_signature;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 const WASM: &str = r#"(module
@@ -55,8 +59,16 @@ fn certify(host: &Host, canister: Principal, data: &[u8]) {
     host.update_call(canister, ANYONE, "certify", data.to_vec()).expect("a reply");
 }
 
+/// Reads CBOR that begins with the tag by which it describes itself.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> T {
+    let mut reader = Deserializer::new(SliceReader::new(bytes.strip_prefix(&[0xd9, 0xd9, 0xf7]).expect("the tag")));
+    let value = T::deserialize(&mut reader).expect("CBOR of this type");
+    assert!(reader.into_inner().fill(1).unwrap().as_ref().is_empty(), "bytes follow the value");
+    value
+}
+
 fn certificate(host: &Host, canister: Principal) -> Certificate {
-    serde_cbor::from_slice(&query(host, canister, "certificate")).expect("a certificate")
+    read(&query(host, canister, "certificate"))
 }
 
 fn value<'a>(tree: &'a HashTree, path: &[&[u8]]) -> &'a [u8] {
@@ -81,7 +93,7 @@ fn certificate_is_signed_by_a_subnet_to_which_the_root_key_delegates() {
     assert_eq!(value(&certificate.tree, &[b"time"]), number(host.get_time_nanos()).unwrap());
 
     let delegation = certificate.delegation.as_ref().expect("a delegation");
-    let delegated: Certificate = serde_cbor::from_slice(&delegation.certificate).expect("a certificate");
+    let delegated: Certificate = read(&delegation.certificate);
     let subnet = delegation.subnet_id.as_slice();
     let key = value(&delegated.tree, &[b"subnet", subnet, b"public_key"]);
     assert_eq!(subnet, Principal::self_authenticating(key).as_slice());
@@ -100,7 +112,7 @@ fn certificate_is_signed_by_a_subnet_to_which_the_root_key_delegates() {
         value(&shards, &[canisters().start().as_slice()]),
         value(&delegated.tree, &[b"subnet", subnet, b"canister_ranges"]),
     ] {
-        assert_eq!(serde_cbor::from_slice::<Vec<(Principal, Principal)>>(ranges).unwrap(), expected);
+        assert_eq!(read::<Vec<(Principal, Principal)>>(ranges), expected);
     }
 }
 
@@ -123,7 +135,7 @@ fn certificate_with_the_real_time_has_a_delegation_of_that_time() {
     let before = real_time();
     host.certify_with_real_time();
     let certificate = certificate(&host, canister);
-    let delegated: Certificate = serde_cbor::from_slice(&certificate.delegation.unwrap().certificate).unwrap();
+    let delegated: Certificate = read(&certificate.delegation.unwrap().certificate);
     for mut time in [value(&certificate.tree, &[b"time"]), value(&delegated.tree, &[b"time"])] {
         let time = leb128::read::unsigned(&mut time).unwrap();
         assert!((before..=real_time()).contains(&time), "{time}");
@@ -154,8 +166,8 @@ fn other_keys_delegate_for_other_canisters() {
     let (host, canister) = installed();
     host.set_keys(Keys::new(ANYONE..=ANYONE, 7));
     let delegation = certificate(&host, canister).delegation.unwrap();
-    let delegated: Certificate = serde_cbor::from_slice(&delegation.certificate).unwrap();
+    let delegated: Certificate = read(&delegation.certificate);
     let ranges = value(&delegated.tree, &[b"canister_ranges", &delegation.subnet_id, ANYONE.as_slice()]);
-    assert_eq!(serde_cbor::from_slice::<Vec<(Principal, Principal)>>(ranges).unwrap(), [(ANYONE, ANYONE)]);
+    assert_eq!(read::<Vec<(Principal, Principal)>>(ranges), [(ANYONE, ANYONE)]);
     assert_eq!(value(&delegated.tree, &[b"time"]), [7]);
 }

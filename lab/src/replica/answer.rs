@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use axum::http::StatusCode;
+use coppice_host::certificate::cbor;
 use ic_transport_types::RejectResponse;
 use serde::Serialize;
 
@@ -28,14 +29,6 @@ impl Answer {
     /// # Errors
     /// When the value cannot be encoded.
     pub fn ok(value: &impl Serialize) -> Result<Self> {
-        Ok(Self { status: StatusCode::OK, body: cbor(value)? })
+        Ok(Self { status: StatusCode::OK, body: cbor(value).context("CBOR")? })
     }
-}
-
-/// Encodes a value in CBOR, with the tag by which CBOR describes itself.
-fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
-    serializer.self_describe().and_then(|()| value.serialize(&mut serializer)).context("CBOR")?;
-    Ok(bytes)
 }

@@ -20,8 +20,11 @@ use axum::http::StatusCode;
 use certificate::Keys;
 use coppice_host::certificate::real_time;
 use coppice_host::{ErrorCode, Host};
-use ic_transport_types::{QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse};
+use ic_transport_types::{
+    QueryResponse, ReadStateResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse,
+};
 pub use request::{Call, Request};
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +37,14 @@ const SYNCHRONOUS: u8 = 3;
 
 /// The error code of a reject by the canister.
 const REJECTED: ErrorCode = ErrorCode::CanisterRejectedMessage;
+
+/// The answer to a request for the status.
+#[derive(Serialize)]
+struct Status {
+    replica_health_status: &'static str,
+    #[serde(with = "serde_bytes")]
+    root_key: Vec<u8>,
+}
 
 /// The outcomes of the last calls, and their ids, the oldest first.
 #[derive(Default)]
@@ -83,9 +94,7 @@ impl Replica {
     /// # Errors
     /// When the answer cannot be encoded.
     pub fn status(&self) -> Result<Answer> {
-        let key = serde_cbor::Value::Bytes(self.root_key());
-        let health = serde_cbor::Value::Text("healthy".into());
-        Answer::ok(&BTreeMap::from([("root_key", key), ("replica_health_status", health)]))
+        Answer::ok(&Status { replica_health_status: "healthy", root_key: self.keys.root_key() })
     }
 
     /// Executes a call, unless the same message was executed already. The outcome is kept, unless the ingress filter rejects the call.
@@ -159,8 +168,7 @@ impl Replica {
     /// # Errors
     /// When the answer cannot be encoded.
     pub fn state(&self, call: Option<&RequestId>) -> Result<Answer> {
-        let certificate = serde_cbor::Value::Bytes(self.certificate(call)?);
-        Answer::ok(&BTreeMap::from([("certificate", certificate)]))
+        Answer::ok(&ReadStateResponse { certificate: self.certificate(call)? })
     }
 
     fn certificate(&self, call: Option<&RequestId>) -> Result<Vec<u8>> {

@@ -4,6 +4,7 @@ use super::answer::Answer;
 use super::signature;
 use axum::http::StatusCode;
 use candid::Principal;
+use coppice::cbor;
 use ic_transport_types::{Envelope, EnvelopeContent, RequestId};
 
 /// A call or query.
@@ -58,7 +59,7 @@ impl Request {
             return Ok(Self::Status);
         }
         let envelope: Envelope<'_> =
-            serde_cbor::from_slice(body).map_err(|error| refused(&format!("no envelope in CBOR: {error}")))?;
+            cbor::read(body).map_err(|error| refused(&format!("no envelope in CBOR: {error}")))?;
         let id = envelope.content.to_request_id();
         signature::check(&envelope).map_err(refused)?;
         let sender = *envelope.content.sender();
@@ -159,7 +160,18 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &whole[..end]), 400, "{end} bytes");
         }
+        assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &[&whole[..], &[0xf6]].concat()), 400);
         // Nesting deeper than the decoder accepts.
-        assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &[0x81; 100_000]), 400);
+        for before in [&b""[..], b"\xa1\x67content", b"\xa1\x67content\xa1\x61x", b"\xa1\x67unknown"] {
+            let deep = [before, &[0x81; 100_000]].concat();
+            assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &deep), 400);
+        }
+    }
+
+    #[test]
+    fn envelope_is_read_without_the_tag_of_cbor() {
+        let envelope = anonymous();
+        let untagged = envelope.strip_prefix(&[0xd9, 0xd9, 0xf7]).unwrap();
+        assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", untagged), 200);
     }
 }

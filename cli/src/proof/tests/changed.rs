@@ -1,6 +1,7 @@
 //! Proofs that were changed.
 
 use super::*;
+use crate::cbor;
 
 fn proof() -> Proof {
     Archive::new(7..=20, &[20]).proof(16).unwrap()
@@ -12,30 +13,16 @@ fn check(file: &[u8]) -> Result<(), Refused> {
 }
 
 #[test]
-fn proof_with_any_flipped_bit_is_refused_or_says_the_same() {
-    let (whole, mut accepted) = (proof(), 0);
-    let mut file = file(&whole).into_bytes();
+fn proof_with_any_flipped_bit_is_refused() {
+    let mut file = file(&proof()).into_bytes();
     check(&file).unwrap();
     for at in 0..file.len() {
         for bit in 0..8 {
             file[at] ^= 1 << bit;
-            if check(&file).is_ok() {
-                // CBOR has several forms of the same certificate: a name, for example, as text or as bytes.
-                let changed = Proof::read(&file[..]).unwrap();
-                assert_eq!(decoded(&changed), decoded(&whole), "bit {bit} of byte {at}");
-                accepted += 1;
-            }
+            assert!(check(&file).is_err(), "bit {bit} of byte {at}");
             file[at] ^= 1 << bit;
         }
     }
-    assert!(accepted < 50, "{accepted}");
-}
-
-/// Returns the parts of a proof, with the CBOR read.
-fn decoded(proof: &Proof) -> (Proof, Certificate, HashTree) {
-    let certificate = serde_cbor::from_slice(&proof.certificate.0).unwrap();
-    let tree = serde_cbor::from_slice(&proof.hash_tree.0).unwrap();
-    (Proof { certificate: Hex(Vec::new()), hash_tree: Hex(Vec::new()), ..proof.clone() }, certificate, tree)
 }
 
 #[test]
@@ -105,7 +92,7 @@ fn proof_of_another_canister_or_chain_is_refused() {
     let why = proof.check(vouch(other)).unwrap_err().to_string();
     assert!(why.contains("it proves no certified data of this canister"), "{why}");
     // The same data of another canister, whose certificate is genuine.
-    let tree: HashTree = serde_cbor::from_slice(&proof.hash_tree.0).unwrap();
+    let tree: HashTree = cbor::read(&proof.hash_tree.0).unwrap();
     proof.certificate.0 = certify(other, &tree.digest(), TIME_NS);
     assert!(matches!(proof.check(vouch(canister())), Err(Refused::Certificate(_))));
     proof.check(vouch(other)).unwrap();
@@ -113,7 +100,7 @@ fn proof_of_another_canister_or_chain_is_refused() {
     let none = fork(label("a", leaf([])), label("z", leaf([])));
     for (tree, expected) in [(super::tree(20, &[1; 32]), Refused::Seal), (none, Refused::NoHead)] {
         proof.certificate.0 = certify(canister(), &tree.digest(), TIME_NS);
-        proof.hash_tree.0 = serde_cbor::to_vec(&tree).unwrap();
+        proof.hash_tree.0 = to_vec(Vec::new(), &tree).unwrap();
         assert_eq!(proof.check(vouch(canister())).unwrap_err(), expected);
     }
 }
@@ -169,7 +156,7 @@ fn proof_is_checked_by_the_root_key() {
     use crate::network::Verifier;
     use coppice_host::certificate::{Keys, canisters};
     let (mut proof, keys) = (proof(), Keys::new(canisters(), TIME_NS));
-    let tree: HashTree = serde_cbor::from_slice(&proof.hash_tree.0).unwrap();
+    let tree: HashTree = cbor::read(&proof.hash_tree.0).unwrap();
     proof.certificate.0 = keys.of_data(canister(), &tree.digest(), TIME_NS).unwrap();
     let check = |proof: &Proof, key: Option<&[u8]>, of: Principal| {
         let verifier = Verifier::new(key.map(<[u8]>::to_vec)).unwrap();
