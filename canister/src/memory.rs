@@ -33,9 +33,6 @@ pub fn forget() {
 }
 
 /// Returns the arena, and opens it first if it is not open.
-///
-/// # Errors
-/// [`OpenError`].
 #[inline(never)]
 pub fn arena() -> Result<Arena, OpenError> {
     if let Some(arena) = ARENA.with_borrow(Clone::clone) {
@@ -52,9 +49,6 @@ pub fn arena() -> Result<Arena, OpenError> {
 }
 
 /// Opens the space of an id.
-///
-/// # Errors
-/// [`OpenError`].
 #[inline(never)]
 pub fn space(id: u8) -> Result<Space, OpenError> {
     Space::open(&arena()?, id)

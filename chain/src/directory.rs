@@ -33,9 +33,6 @@ pub struct Directory {
 
 impl Directory {
     /// Opens the directory of a space, or creates one there, for windows of up to `ring` numbers whose slots belong to `owners`.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(
         space: Space,
         arena: Arena,

@@ -36,9 +36,6 @@ pub struct HeaderStore {
 
 impl HeaderStore {
     /// Opens the directory, or creates an empty store there.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(space: Space, arena: Arena) -> Result<Self, OpenError> {
         Ok(Self { directory: Directory::open(space, arena.clone(), LAYOUT, &[owners::HEADERS], RING)?, arena })
     }

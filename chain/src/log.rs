@@ -32,9 +32,6 @@ pub struct Log {
 
 impl Log {
     /// Opens the directory, or creates one for blobs of `class`.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(space: Space, arena: Arena, class: Class) -> Result<Self, OpenError> {
         let is_new = space.is_empty();
         let directory = Directory::open(space, arena, LAYOUT, &OWNERS, MAX_GRANULES / class.granules())?;

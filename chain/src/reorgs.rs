@@ -33,9 +33,6 @@ pub struct Rollbacks {
 
 impl Rollbacks {
     /// Reads the cell; a cell that was never written has no rollbacks.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn load(cells: &Space) -> Result<Self, OpenError> {
         Ok(CELL.load(cells)?.unwrap_or_default())
     }

@@ -23,9 +23,6 @@ const MOST_BLOBS: u64 = 5_000;
 impl ChainStore {
     /// Checks that the chain may be emptied. `head_hash` must be the head's hash, or empty if it is unknown. With `gives_up`
     /// the reset may also drop a running rollback or abort, for the case that it traps.
-    ///
-    /// # Errors
-    /// [`ResetError`].
     pub fn check_reset(&self, head_hash: &[u8], gives_up: bool, upload_expiry_secs: u64) -> Result<(), ResetError> {
         if !self.state.started {
             return Err(ResetError::Empty);

@@ -40,9 +40,6 @@ pub struct RolledBack {
 
 impl ChainStore {
     /// Checks that block `number` can become the head.
-    ///
-    /// # Errors
-    /// [`RollbackError`].
     pub fn check_rollback(&self, number: u64, upload_expiry_secs: u64) -> Result<(), RollbackError> {
         let opened = self.upload_opened(upload_expiry_secs);
         match self.state.head() {

@@ -33,9 +33,6 @@ impl Chunks {
     }
 
     /// Returns the range of a chunk's bytes in the upload, if the chunk exists and `len` is its length.
-    ///
-    /// # Errors
-    /// [`ChunkError`].
     pub fn place(self, chunk: u32, len: usize) -> Result<Range<u64>, ChunkError> {
         if u64::from(chunk) >= self.count() {
             return Err(ChunkError::OutOfRange { chunks: self.count() as u32 });

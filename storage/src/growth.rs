@@ -145,9 +145,6 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Makes the growth that was deferred.
-    ///
-    /// # Errors
-    /// [`GrowError`].
     pub fn grow_wanted(&self) -> Result<(), GrowError> {
         self.reserve(self.wanted.get())?;
         self.wanted.set(0);

@@ -36,9 +36,6 @@ pub struct Ring<P: Platform = crate::Ic> {
 impl<P: Platform> Ring<P> {
     /// Opens the ring of a space, or creates an empty one of one leaf there. Slots of `len` bytes, a power of two from 32 bytes to half a
     /// leaf, hold the last `most` entries.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(space: Space<P>, len: usize, most: u64) -> Result<Self, OpenError> {
         let ring = Self { space, len: len as u64, most, round: Cell::default() };
         if ring.space.begin(&LAYOUT, LEAF)? {

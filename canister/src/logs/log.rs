@@ -42,9 +42,6 @@ thread_local! {
 }
 
 /// Reads the header; a header that was never written is an empty log.
-///
-/// # Errors
-/// [`OpenError`].
 pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
     if cells.read(places::LOG) != [0; 16] {
         cells.check_header(places::LOG, &LAYOUT)?;

@@ -26,9 +26,6 @@ const WHOLE: u8 = Segment::ALL.len() as u8;
 const LOOK_BEHIND: u64 = 10_000;
 
 /// Returns the page after `cursor`, or the first page, with at most `max_bytes` of payload (0: as many as a reply holds).
-///
-/// # Errors
-/// [`ExportError`].
 pub fn page(
     chain: &ChainStore,
     blobs: &BlobStore,

@@ -92,9 +92,6 @@ fn bad(why: impl Into<String>) -> KeyError {
 impl ChainStore {
     /// The newest transactions that have a key, older than those the cursor has seen: at most `limit`, which is capped at [`MAX_KEY_PAGE`]
     /// (also the default for 0).
-    ///
-    /// # Errors
-    /// [`KeyError`].
     pub fn find_by_key(
         &self,
         blobs: &BlobStore,

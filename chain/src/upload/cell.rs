@@ -78,9 +78,6 @@ impl Upload {
     }
 
     /// Reads the cell; `None` if no upload is open.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub(crate) fn load(cells: &Space) -> Result<Option<Self>, OpenError> {
         let b: [u8; HEADER] = cells.read(places::UPLOAD);
         if b == [0; HEADER] {

@@ -19,9 +19,6 @@ pub struct Checked {
 
 impl Proof {
     /// Checks the proof. `vouch` verifies the subnet's certificate for the canister.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn check(&self, vouch: impl FnOnce(&[u8]) -> Result<Vouched>) -> Result<Checked, Refused> {
         let answer = TipCertificate {
             certificate: self.certificate.0.clone().into(),

@@ -8,9 +8,6 @@ use k256::ecdsa::{Signature, VerifyingKey};
 use k256::pkcs8::DecodePublicKey;
 
 /// Checks that the sender of a request is its key's principal, and that the key has signed the request's id. An anonymous request has no key.
-///
-/// # Errors
-/// A sentence.
 pub fn check(envelope: &Envelope<'_>) -> Result<(), &'static str> {
     if envelope.sender_delegation.as_ref().is_some_and(|delegations| !delegations.is_empty()) {
         return Err("the key signs by a delegation, which this server does not verify");

@@ -29,9 +29,6 @@ pub struct Stop {
 
 impl Stop {
     /// Reads the cell; a cell that was never written has no stop.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn load(cells: &Space) -> Result<Option<Self>, OpenError> {
         Ok(CELL.load(cells)?.flatten())
     }

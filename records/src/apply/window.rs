@@ -150,18 +150,12 @@ impl Window {
     }
 
     /// Returns the byte after the transaction that begins at `at`, as far as a walk goes. Nothing but lengths is read.
-    ///
-    /// # Errors
-    /// [`BodyError`].
     pub fn end_of(&mut self, source: Source, at: u64, reach: Reach) -> Result<u64, BodyError> {
         self.walk(source, at, reach, &mut |_| {})
     }
 
     /// Passes the outpoint of each input of the transaction that begins at `at`, and returns the byte after the transaction, as far as a walk
     /// goes.
-    ///
-    /// # Errors
-    /// [`BodyError`].
     pub fn walk(
         &mut self,
         source: Source,
@@ -229,9 +223,6 @@ impl Window {
     }
 
     /// Returns the first byte of a transaction of the block, as far as a walk goes.
-    ///
-    /// # Errors
-    /// [`BodyError`].
     pub fn offset_of(&mut self, source: Source, transaction: u32, reach: Reach) -> Result<u64, BodyError> {
         let first = self.begin(source)?;
         (0..transaction).try_fold(first, |at, _| self.end_of(source, at, reach))

@@ -195,9 +195,6 @@ impl UtxoStore {
     }
 
     /// Returns whether a transaction, before its inputs are checked in parts, has no record because it may have been pruned.
-    ///
-    /// # Errors
-    /// [`NotApplied`].
     pub fn may_be_pruned(&self, parsed: &Parsed, block: &BlockTerms) -> Result<bool, NotApplied> {
         let found = if_found(self.find_any(&parsed.txid)).map_err(NotApplied::record)?;
         if found.is_some() { Ok(false) } else { self.is_pruned(parsed, block) }
@@ -220,9 +217,6 @@ impl UtxoStore {
 
     /// Checks inputs, and changes nothing, until the instruction counter reaches `end`. Returns the number of inputs that were checked, and
     /// how many of them have a parent without a record.
-    ///
-    /// # Errors
-    /// [`NotApplied`].
     pub fn check_inputs(
         &mut self,
         inputs: Inputs,

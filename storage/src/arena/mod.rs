@@ -89,9 +89,6 @@ struct State<P: Platform> {
 
 impl<P: Platform> Arena<P> {
     /// Opens stable memory, or lays it out if it is empty. The cost does not depend on the number of slots.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(shares: Shares, terms: Terms) -> Result<Self, OpenError> {
         let raw = Raw::new();
         let growth = Growth::new(terms, RESERVED_CYCLES);
@@ -177,9 +174,6 @@ impl<P: Platform> Arena<P> {
     }
 
     /// Returns the entry of a granule, or `None` for a granule after the arena's end.
-    ///
-    /// # Errors
-    /// [`Undecodable`].
     #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
         self.with(|state| (granule < state.counters.end()).then(|| state.granules.get(granule)))

@@ -79,9 +79,6 @@ pub struct SlotStats {
 impl<P: Platform> Slots<P> {
     /// Opens the slots of a space that has their header, or prepares an empty space. All memory of `owner` in the arena is theirs. The
     /// cost does not depend on the number of slots.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
         let header = Header::open(&space, arena.kept_bytes(owner) / crate::arena::GRANULE)?;
         Ok(Self {

@@ -7,9 +7,6 @@ use crate::{OpenError, Platform};
 impl<P: Platform> Space<P> {
     /// Opens a space that begins with a header, or reserves `[0, end)` of an empty one and writes the header. Returns whether the space was
     /// empty.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn begin(&self, header: &Header, end: u64) -> Result<bool, OpenError> {
         let is_new = self.is_empty();
         if is_new {

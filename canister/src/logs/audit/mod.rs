@@ -62,9 +62,6 @@ pub struct AuditLog {
 
 impl AuditLog {
     /// Reads the header; a header that was never written is an empty log.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(cells: Rc<Space>) -> Result<Self, OpenError> {
         let header: [u8; HEADER] = cells.read(places::AUDIT);
         if header != [0; HEADER] {
