@@ -39,7 +39,6 @@ pub struct Certified {
     pub head: Option<(u64, Seal)>,
     /// The beginning; `None` if the seal before it was in a damaged block.
     pub kept: Option<Kept>,
-    /// The answer of the canister.
     pub answer: TipCertificate,
 }
 

@@ -16,7 +16,6 @@ pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A transport that may have several callers: one principal with several roles, or one principal per role.
 pub trait Reach: Transport {
-    /// Returns the principal that has a role.
     fn principal(&self, role: Role) -> Principal;
 
     /// Verifies a certificate, and returns the canister's data in it.

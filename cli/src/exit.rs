@@ -18,7 +18,6 @@ pub const UNREPORTED: u8 = 6;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Exit {
-    /// The code.
     pub code: u8,
     /// The reason; empty if it was reported already.
     pub why: String,
@@ -30,7 +29,6 @@ impl Exit {
         Self { code, why: why.into() }.into()
     }
 
-    /// Returns the exit code of an error.
     pub fn code_of(error: &anyhow::Error) -> u8 {
         error.downcast_ref::<Self>().map_or(1, |exit| exit.code)
     }

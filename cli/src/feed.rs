@@ -12,7 +12,6 @@ use coppice_interface::{AppendBlock, AppendError, UploadError};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
@@ -45,7 +44,6 @@ pub fn bitcoin_block(number: u64, raw: Vec<u8>, decoded: &bitcoin::Block) -> Res
     block.seal().with_context(|| format!("block {number} cannot be appended"))
 }
 
-/// Bytes of a block's payload.
 pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()
 }

@@ -63,7 +63,6 @@ impl Gateway {
         Self { own: Some(own), ..self }
     }
 
-    /// Returns the base URL.
     pub fn url(&self) -> String {
         self.server.url()
     }

@@ -68,7 +68,6 @@ impl Server {
         Ok(Self { address, came: Mutex::new(came), wake, runtime: Some(runtime) })
     }
 
-    /// Returns the base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

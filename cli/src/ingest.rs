@@ -70,9 +70,7 @@ pub struct Plan {
 pub struct IngestReport {
     /// "ingest".
     pub command: &'static str,
-    /// Number of the first block.
     pub first_block: u64,
-    /// Number of the last block.
     pub last_block: u64,
     /// Hash of the last block, in the usual display order.
     pub last_hash: String,
@@ -94,7 +92,6 @@ pub struct IngestReport {
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
-    /// The result of the verification.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub elapsed_secs: f64,
@@ -228,7 +225,6 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: &Plan) -> Re
 
 /// The part of a chain that a canister already has.
 struct There {
-    /// Blocks.
     blocks: u64,
     /// The number of the chain's first block.
     number: Option<u64>,

@@ -9,11 +9,8 @@ use std::collections::HashMap;
 /// The expected answers for a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Block number.
     pub number: u64,
-    /// Block hash.
     pub hash: BlockHash,
-    /// The parent's hash.
     pub parent_hash: BlockHash,
     /// Unix seconds.
     pub timestamp_secs: u64,
@@ -21,7 +18,6 @@ pub struct Entry {
     pub lengths: BySegment<u64>,
     /// SHA-256 of body, receipts and index.
     pub sha256: BySegment<ByteBuf>,
-    /// Transactions.
     pub transactions: u32,
     /// SHA-256 of their ids, one after the other.
     pub ids_sha256: [u8; 32],

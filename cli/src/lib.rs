@@ -13,6 +13,8 @@
 //! All calls of the canister go through [`client::Client`], which is independent of the host; [`site::Site`] covers everything besides
 //! calls. The feature `network` adds access to other machines; `coppice-lab` does not use it.
 
+// Only the commands and their tests use this library, and most of its names say enough.
+#![allow(missing_docs)]
 // All output goes through `terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -49,7 +49,6 @@ pub struct Network {
     fetch_root_key: bool,
     /// The longest wait for the answer to a query.
     query: Duration,
-    /// Verifies certificates.
     verifier: OnceLock<Verifier>,
 }
 
@@ -181,12 +180,10 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
 }
 
 impl Network {
-    /// Returns the canister's principal.
     pub fn canister(&self) -> Principal {
         self.canister.canister()
     }
 
-    /// Returns the network's URL.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -36,13 +36,9 @@ pub struct Ordered {
 /// A run of blocks that are not part of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The first block.
     pub first: BlockHash,
-    /// The last block.
     pub last: BlockHash,
-    /// Number of blocks.
     pub blocks: usize,
-    /// The reason.
     pub why: Why,
 }
 
@@ -60,9 +56,7 @@ pub enum Why {
 /// A file none of whose blocks connects to the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// The file.
     pub file: String,
-    /// Its blocks.
     pub blocks: u64,
     /// The first of their chain, if it has no parent.
     pub genesis: Option<BlockHash>,
@@ -219,7 +213,6 @@ pub fn order(scan: Scan) -> Ordered {
 }
 
 impl Ordered {
-    /// Returns the number of blocks that are left out.
     pub fn left_out_blocks(&self) -> u64 {
         self.left_out.iter().map(|run| run.blocks as u64).sum()
     }

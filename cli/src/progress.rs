@@ -29,7 +29,6 @@ fn bar(total: u64, template: &str, target: ProgressDrawTarget) -> ProgressBar {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Starts a bar.
     pub fn new(what: &'static str, unit: &str, target: ProgressDrawTarget) -> Self {
         let template = format!("{{prefix:10}} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit}, {{msg}}, {{elapsed}}");
         let bar = bar(0, &template, target).with_prefix(what);
@@ -44,7 +43,6 @@ impl Bar {
         self.0.is_hidden()
     }
 
-    /// Shows the progress.
     pub fn show(&self, done: u64, left: u64, message: String) {
         self.0.set_length(done.saturating_add(left));
         self.0.set_position(done);
@@ -85,7 +83,6 @@ impl Progress {
         }
     }
 
-    /// Ends the stage.
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish();

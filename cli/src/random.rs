@@ -36,7 +36,6 @@ impl Random {
         left.pop().unwrap_or_default()
     }
 
-    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         for chunk in bytes.chunks_mut(8) {

@@ -24,7 +24,6 @@ pub trait Report: Serialize {
         None
     }
 
-    /// Returns the table's rows.
     fn rows(&self) -> Vec<(&'static str, String)>;
 }
 
@@ -40,7 +39,6 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Returns the rows of a report.
     pub fn rows(&self) -> [(&'static str, String); 3] {
         [
             ("used", bytes(self.used_bytes)),
@@ -59,11 +57,9 @@ impl From<&StorageStatus> for Storage {
 /// An amount of blocks and their contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Blocks.
     pub blocks: u64,
     /// Payload bytes: body, receipts and index.
     pub bytes: u64,
-    /// Transactions.
     pub transactions: u64,
 }
 
@@ -144,7 +140,6 @@ pub fn verified_rows(verified: Verified, seconds: f64) -> Vec<(&'static str, Str
     rows
 }
 
-/// Formats rows as a table.
 pub fn table(rows: impl IntoIterator<Item = (impl Into<String>, String)>) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);

@@ -35,7 +35,6 @@ pub enum NetworkRules {
 }
 
 impl NetworkRules {
-    /// All networks.
     pub const ALL: [Self; 5] = [Self::Mainnet, Self::Testnet3, Self::Testnet4, Self::Signet, Self::Regtest];
 
     fn network(self) -> Network {

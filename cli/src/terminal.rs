@@ -82,12 +82,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Creates a writer to `out`.
     pub fn new(format: LogFormat, out: impl Write + Send + 'static) -> Self {
         Self { format, out: Mutex::new(Box::new(out)) }
     }
 
-    /// Returns the format.
     pub fn format(&self) -> LogFormat {
         self.format
     }

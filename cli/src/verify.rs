@@ -229,7 +229,6 @@ fn place((block, position): (u64, u32)) -> String {
     format!("in block {block} at position {position}")
 }
 
-/// Returns hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -23,7 +23,6 @@ pub struct Costs {
     pub append_charged: u64,
     /// Instructions inside messages that apply blocks to the UTXO records.
     pub apply_instructions: u64,
-    /// Firings of the timer.
     pub timer_firings: u64,
     /// Instructions inside everything that the timer starts: its firing, the library's calls to its canister, the daemon.
     pub timer_instructions: u64,
@@ -34,7 +33,6 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Adds the cost of an execution.
     pub fn add(&mut self, execution: &Execution) {
         if let Outcome::Trapped { message, .. } = &execution.outcome
             && self.trap.is_none()
@@ -93,7 +91,6 @@ fn per_mb(sum: u64, bytes: u64) -> u64 {
 }
 
 impl Instructions {
-    /// Computes the averages.
     pub fn new(costs: &Costs, appended: Amount, pruned: Amount) -> Self {
         Self {
             per_block_appended: share(costs.append_instructions, appended.blocks),
@@ -106,7 +103,6 @@ impl Instructions {
         }
     }
 
-    /// Returns the rows of a report.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let per = |block: u64, mb: u64| format!("{}, per MB {}", count(block), count(mb));
         let appended = per(self.per_block_appended, self.per_mb_appended);
@@ -125,12 +121,10 @@ impl Instructions {
 }
 
 impl UtxoInstructions {
-    /// Computes the average.
     pub fn new(costs: &Costs, transactions: u64) -> Self {
         Self { per_transaction_applied: share(costs.apply_instructions, transactions) }
     }
 
-    /// Returns the row of a report.
     pub fn rows(&self) -> [(&'static str, String); 1] {
         [("instructions per transaction applied, inside", count(self.per_transaction_applied))]
     }

@@ -41,21 +41,15 @@ const SAMPLE: (u64, usize) = (4, 4_000);
 pub struct DemoReport {
     /// "demo".
     pub command: &'static str,
-    /// Seed of the chain.
     pub seed: u64,
     /// Blocks below the head that are retained.
     pub retain_blocks: u64,
-    /// Number of the first block.
     pub first_block: u64,
-    /// Number of the last block.
     pub last_block: u64,
-    /// The appended amount.
     pub appended: Amount,
     /// Appended blocks that were too long for an ingress message and were sent in chunks.
     pub appended_in_chunks: u64,
-    /// The pruned amount.
     pub pruned: Amount,
-    /// The kept amount.
     pub kept: Amount,
     /// Stable memory at the end.
     #[serde(flatten)]
@@ -66,13 +60,10 @@ pub struct DemoReport {
     pub growth_stopped_at_block: Option<u64>,
     /// Number of blocks appended up to and including that block.
     pub growth_stopped_after_blocks: u64,
-    /// The events in order.
     pub story: Vec<Step>,
     /// Instructions, if the canister runs in this process.
     pub instructions: Option<Instructions>,
-    /// The indexer's work.
     pub indexed: Indexed,
-    /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub elapsed_secs: f64,

@@ -26,7 +26,6 @@ const EMERGENCY: u32 = 10_000;
 pub struct Step {
     /// The number of the head.
     pub block: u64,
-    /// The event.
     pub event: String,
     /// Blocks that the indexer has not acknowledged.
     pub lag: u64,
@@ -157,7 +156,6 @@ impl Story {
     }
 }
 
-/// Returns the table of a story.
 pub fn table(steps: &[Step]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);

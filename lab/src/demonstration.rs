@@ -40,7 +40,6 @@ pub struct Demonstration<S = Embedded> {
     tolerant: bool,
     /// The exporter acknowledges.
     exports: bool,
-    /// Runs at the beginning of each minute.
     every_minute: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -105,7 +104,6 @@ impl<S: Site> Demonstration<S> {
         self.every_minute = Some(run);
     }
 
-    /// Returns the client of the canister.
     pub fn client(&self) -> Arc<Client<S>> {
         Arc::clone(&self.client)
     }

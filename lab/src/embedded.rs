@@ -67,7 +67,6 @@ impl Embedded {
         Arc::clone(&self.host)
     }
 
-    /// The canister's principal.
     pub fn canister(&self) -> Principal {
         self.canister
     }

@@ -21,7 +21,6 @@ fn name(line: &str) -> &str {
     line.split("  ").next().unwrap_or_default()
 }
 
-/// Returns a page with these figures inserted.
 fn with_figures(page: &str, rows: &[Row]) -> Result<String> {
     let mut text = String::with_capacity(page.len());
     let (mut marked, mut inside) = (false, false);

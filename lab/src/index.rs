@@ -57,7 +57,6 @@ pub struct IndexArgs {
 /// Figures of an indexer's run, and the comparison of its database.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
-    /// The figures.
     #[serde(flatten)]
     pub index: index::IndexReport,
     /// Blocks that the canister's timer pruned.

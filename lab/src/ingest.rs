@@ -28,10 +28,8 @@ pub struct IngestArgs {
 /// The figures of an ingest, with its instructions.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestReport {
-    /// The figures.
     #[serde(flatten)]
     pub ingest: ingest::IngestReport,
-    /// Instructions of the blocks.
     pub instructions: Instructions,
     /// Instructions of applying the blocks to the UTXO records, if they were applied.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,8 @@
 //! The feeder, the indexer, the blob worker and their verification come from the operator's command, the library [`coppice`]. This crate
 //! adds only the generation of chains, and the embedded canister.
 
+// Only the commands and their tests use this library, and most of its names say enough.
+#![allow(missing_docs)]
 // All output goes through `coppice::terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

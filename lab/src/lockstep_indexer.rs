@@ -34,7 +34,6 @@ const TURN: u64 = 16;
 pub struct Indexed {
     /// "SQLite" or "PostgreSQL".
     pub database: &'static str,
-    /// Figures of the run.
     #[serde(flatten)]
     pub figures: Figures,
     /// Blocks in the database whose header, lengths, digests and number of transactions equal the appended ones; for every sixteenth block
@@ -47,7 +46,6 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// Rows of a report.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { figures, .. } = self;
         let indexed = format!(
@@ -214,7 +212,6 @@ impl<'a, T: Reach> LockstepIndexer<'a, T> {
         })
     }
 
-    /// Returns the indexer's engine.
     pub fn engine(&mut self) -> &mut Engine<'a, T> {
         &mut self.engine
     }

@@ -54,7 +54,6 @@ impl Log {
         new.map(|record| String::from_utf8_lossy(&record.content).into_owned()).collect()
     }
 
-    /// Prints the new records.
     pub fn print(&self) {
         self.new_lines().iter().for_each(|line| say!("canister {}: {line}", self.canister));
     }

@@ -17,7 +17,6 @@ const MAX_SPENDS: usize = 15_000;
 pub struct Block {
     /// The block's id; two blocks of one height have different ids.
     pub id: u32,
-    /// The block's height.
     pub height: u32,
 }
 
@@ -35,7 +34,6 @@ impl Block {
 /// A record to create.
 #[derive(Clone, Debug)]
 pub struct NewRecord {
-    /// The transaction.
     pub txid: Txid,
     /// The transaction's bytes, in the form in which they are to be kept.
     pub bytes: Vec<u8>,
@@ -64,9 +62,7 @@ impl NewRecord {
 /// The result of creating a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The record was created.
     Created {
-        /// The number of its UTXOs.
         utxos: u32,
     },
     /// The record or its transaction existed already.

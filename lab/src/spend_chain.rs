@@ -30,7 +30,6 @@ const IN_BLOCK: u64 = 40;
 /// Shape of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Seed of the chain.
     pub seed: u64,
     /// Blocks after the first one.
     pub blocks: u32,

@@ -23,16 +23,13 @@ pub enum Form {
     Framed(NetworkRules),
     /// One block.
     Raw,
-    /// Only zeros.
     Zeros,
 }
 
 /// A file whose form is known.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The path.
     pub path: Rc<Path>,
-    /// The form.
     pub form: Form,
     key: Key,
 }

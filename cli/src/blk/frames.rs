@@ -54,7 +54,6 @@ pub struct Frames<'a> {
     scan: &'a mut Scan,
     source: Rc<Source>,
     rules: NetworkRules,
-    /// Headers that were found.
     headers: u64,
     /// Blocks above the network's limit, and the first of them with its position.
     easy: (u64, Option<(BlockHash, usize)>),

@@ -17,9 +17,7 @@ pub struct Found {
     pub offset: u64,
     /// Bytes of the block; 0 for a block without a good copy.
     pub len: usize,
-    /// The header.
     pub header: Header,
-    /// The hash.
     pub hash: BlockHash,
     pub(super) rules: NetworkRules,
     /// The reason why no copy of the block is good, if none is.
@@ -33,7 +31,6 @@ pub struct Found {
      network; they are left out. Get the file anew, or remove these bytes if they are no blocks"
 )]
 pub struct Foreign {
-    /// The file.
     pub file: String,
     /// Their position.
     pub at: usize,
@@ -62,7 +59,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Begins a scan.
     pub fn new(rules: NetworkRules) -> Self {
         Self {
             rules,
@@ -95,7 +91,6 @@ impl Scan {
 }
 
 impl Found {
-    /// Returns the path of the block's file.
     pub fn path(&self) -> &Path {
         &self.source.path
     }

@@ -16,7 +16,6 @@ const SHOULD: &str = "it should be a JSON object with format, canister, store, l
 /// A marker that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its contents.
     pub contents: Contents,
     /// Its version: a bucket names one if versioning is on or was on, and then keeps what is deleted.
     pub version: Option<String>,
@@ -44,7 +43,6 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns the marker's path in a store.
     pub fn path(root: &Path) -> Path {
         root.clone().join(NAME)
     }
@@ -67,7 +65,6 @@ impl Contents {
         [("format", format), ("canister", canister), ("store", store), ("endpoint", endpoint), ("layout", layout)]
     }
 
-    /// Returns the marker's bytes, as stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }

@@ -100,7 +100,6 @@ impl Term {
         known.asked = Some(asked);
     }
 
-    /// Ends the lease.
     pub fn end(&self) {
         self.known().ends = None;
     }

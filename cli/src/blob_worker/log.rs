@@ -68,7 +68,6 @@ impl Log {
         self.bar.suspend(|| self.lines.note(Level::Info, event, message));
     }
 
-    /// Updates the reported progress.
     pub fn progress(&self, figures: &Figures) {
         self.bar.show(figures.deleted, figures.waiting, failures(figures));
         *locked(&self.latest) = Some(figures.clone());

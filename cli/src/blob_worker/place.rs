@@ -20,7 +20,6 @@ pub const STORE_TYPES: [(&str, StoreType); 6] = [
 /// A choice of blobs: one store type, and one file type or all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
-    /// The store type.
     pub store: StoreType,
     /// The file type, or `None` for all.
     pub file_type: Option<String>,

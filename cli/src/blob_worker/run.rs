@@ -204,7 +204,6 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         Ok(given)
     }
 
-    /// Works through a lease.
     fn work(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
         self.figures.borrow_mut().leases += 1;
         self.figures.borrow_mut().height = lease.height;

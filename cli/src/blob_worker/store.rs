@@ -114,7 +114,6 @@ impl Fate {
 pub struct Target {
     /// The row's number.
     pub id: u64,
-    /// The blob's path.
     pub path: Path,
     /// The path of the checksum that is deleted with the blob.
     pub checksum: Option<Path>,
@@ -127,7 +126,6 @@ pub struct Store {
     pub url: Url,
     /// The blobs in the store.
     pub of: BTreeSet<Selector>,
-    /// The layout of the blobs.
     pub layout: Layout,
     /// The S3 endpoint, or `None` for AWS.
     pub endpoint: Option<String>,
@@ -381,7 +379,6 @@ fn fate_of_code(code: &str, why: String) -> Fate {
     }
 }
 
-/// Returns the fate for the error of one blob.
 fn fate_of(error: &object_store::Error) -> Fate {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     let text = error.to_string();

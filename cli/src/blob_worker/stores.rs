@@ -53,7 +53,6 @@ impl Stores {
         Ok(Self(stores))
     }
 
-    /// Returns the names of the stores.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|store| store.url.to_string()).collect()
     }

@@ -20,7 +20,6 @@ use std::time::Duration;
 pub struct Share {
     /// The divisor of the other time.
     pub of: u32,
-    /// The maximum.
     pub most: Duration,
 }
 

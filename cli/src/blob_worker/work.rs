@@ -77,9 +77,7 @@ impl Outcome {
 /// Sends the requests to the stores.
 pub struct Worker {
     runtime: Option<Runtime>,
-    /// The stores.
     pub stores: Arc<Stores>,
-    /// The canister.
     pub canister: Principal,
     parallel: usize,
 }
@@ -94,7 +92,6 @@ impl Worker {
         Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), canister, parallel })
     }
 
-    /// Runs a future to its end.
     pub fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime().block_on(work)
     }

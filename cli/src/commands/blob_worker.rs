@@ -94,9 +94,7 @@ impl StoreArgs {
 pub struct Printed<T> {
     /// The command, with its subcommand or mode.
     pub command: &'static str,
-    /// The canister.
     pub canister: Principal,
-    /// The stores.
     pub stores: Vec<String>,
     /// Wall-clock seconds.
     pub elapsed_secs: f64,
@@ -116,7 +114,6 @@ pub fn command(args: &BlobWorkerArgs) -> Result<()> {
     }
 }
 
-/// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
     let stores = args.open(times::INIT)?;
     let client = args.network.connect()?;

@@ -11,7 +11,6 @@ use std::ops::Range;
 /// A decoded transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Decoded {
-    /// The version.
     pub version: i32,
     /// The lock time, as the transaction has it: a height, or Unix seconds from 500,000,000 on.
     pub lock_time: u32,
@@ -21,9 +20,7 @@ pub struct Decoded {
     pub weight: u64,
     /// Satoshis of all outputs.
     pub satoshis: u64,
-    /// The inputs.
     pub inputs: Vec<Input>,
-    /// The outputs.
     pub outputs: Vec<Output>,
 }
 
@@ -34,7 +31,6 @@ pub struct Input {
     pub spends: Option<String>,
     /// The input's script, in hexadecimal digits.
     pub script: String,
-    /// The sequence number.
     pub sequence: u32,
     /// The witness, each item in hexadecimal digits.
     pub witness: Vec<String>,
@@ -43,7 +39,6 @@ pub struct Input {
 /// An output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Satoshis.
     pub satoshis: u64,
     /// The output's script, in hexadecimal digits.
     pub script: String,

@@ -122,13 +122,11 @@ impl<T: Transport> Chain for Canister<'_, T> {
     }
 }
 
-/// Returns a cursor as a text.
 fn shown(cursor: &KeyCursor) -> String {
     let KeyCursor { block_number, block_hash, position, key, newest, rollbacks } = cursor;
     format!("{block_number}:{position}:{key}:{newest}:{rollbacks}:{}", hex(block_hash))
 }
 
-/// Reads a cursor's text.
 fn parse(text: &str) -> Result<KeyCursor> {
     let read = || {
         let parts: Vec<&str> = text.split(':').collect();

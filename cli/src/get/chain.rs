@@ -6,9 +6,7 @@ use coppice_interface::segments::ID;
 /// The data of a block besides its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Block number.
     pub number: u64,
-    /// Block hash.
     pub hash: Vec<u8>,
     /// The hash of the previous block; `None` if the canister has lost it.
     pub parent_hash: Option<Vec<u8>>,
@@ -25,7 +23,6 @@ pub struct Header {
 /// A transaction's place in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Block number.
     pub number: u64,
     /// Position in the block, from 0.
     pub position: u32,
@@ -34,20 +31,15 @@ pub struct Place {
 /// A transaction with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
-    /// The transaction's place.
     pub place: Place,
-    /// Hash of the transaction's block.
     pub block_hash: Vec<u8>,
-    /// The transaction's id.
     pub id: Vec<u8>,
 }
 
 /// Some items of a list, newest first, and the cursor after them if there are more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T> {
-    /// The items.
     pub items: Vec<T>,
-    /// The cursor, as a text.
     pub cursor: Option<String>,
 }
 
@@ -56,7 +48,6 @@ pub struct List<T> {
 pub struct Page {
     /// The cursor that an earlier page ended with.
     pub cursor: Option<String>,
-    /// Most items.
     pub limit: u32,
 }
 

@@ -24,7 +24,6 @@ pub fn print(found: &Found, only_json: bool) -> Result<()> {
     Ok(terminal::print(&text)?)
 }
 
-/// Returns the answer as text.
 pub fn text(found: &Found) -> String {
     let mut parts = Vec::new();
     if let Some(block) = &found.block {

@@ -23,7 +23,6 @@ impl Order {
         crate::verify::hex(&bytes)
     }
 
-    /// Returns the other order.
     pub fn other(self) -> Self {
         match self {
             Self::Display => Self::Internal,

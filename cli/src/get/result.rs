@@ -36,15 +36,12 @@ pub struct Found {
 /// A block.
 #[derive(Clone, Debug, Serialize)]
 pub struct Block {
-    /// Block number.
     pub number: u64,
-    /// Block hash.
     pub hash: String,
     /// The hash of the previous block; `None` if the canister has lost it.
     pub parent_hash: Option<String>,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
-    /// Transactions.
     pub transactions: u32,
     /// Secondary keys; `None` if the chain has no payloads.
     pub keys: Option<u32>,
@@ -63,9 +60,7 @@ pub struct Transaction {
     pub number: u64,
     /// Position in the block, from 0.
     pub position: u32,
-    /// Its id.
     pub id: String,
-    /// Hash of its block.
     pub block_hash: String,
     /// The rest, except in a list by key.
     #[serde(flatten)]
@@ -111,7 +106,6 @@ impl Contents {
             .map_err(|bad| anyhow!("the index of block {number} is malformed at byte {}: {}", bad.at, bad.why))
     }
 
-    /// Returns the transactions at some positions.
     fn transactions(&self, positions: Range<u32>, order: Order) -> Result<Vec<Transaction>> {
         let (header, index) = (&self.header, self.index()?);
         let (ids, wanted) = (index.all_ids(), positions.start as usize..positions.end as usize);
@@ -194,7 +188,6 @@ pub(super) fn block(chain: &mut impl Chain, number: u64, order: Order, page: &Pa
     Ok(Found { block: Some(block), transactions, cursor, ..found(chain, order) })
 }
 
-/// Finds the transactions with an id.
 pub(super) fn transactions(chain: &mut impl Chain, id: &[u8; ID], order: Order, page: &Page) -> Result<Found> {
     let name =
         format!("transaction {} in {} order; try --order {}", order.show(id), order.name(), order.other().name());
@@ -221,7 +214,6 @@ fn mistyped(key: &[u8]) -> String {
     if is_id { format!("; an id has {digits} hexadecimal digits, and this has {}", key.len()) } else { String::new() }
 }
 
-/// Finds the transactions with a key.
 pub(super) fn with_key(chain: &mut impl Chain, key_bytes: &[u8], order: Order, page: &Page) -> Result<Found> {
     let list = chain.with_key(key_bytes, page.cursor.as_deref(), page.limit)?;
     let key = shown_key(key_bytes);

@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 /// The chain before a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    /// The block's number.
     number: u64,
     /// The seal before the block.
     before: Seal,
@@ -158,7 +157,6 @@ impl Ahead {
         self.leaves.is_empty()
     }
 
-    /// Returns whether the first block is proved.
     pub fn is_proved(&self) -> bool {
         self.proved > self.from.number
     }

@@ -11,11 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The block that was stored last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tip {
-    /// The block's number.
     pub number: u64,
-    /// The block's hash.
     pub hash: Vec<u8>,
-    /// The block's seal.
     pub seal: Seal,
 }
 
@@ -24,7 +21,6 @@ pub struct Tip {
 pub struct Incomplete {
     /// The proved header.
     pub header: Header,
-    /// The block's seal.
     pub seal: Seal,
     /// The segment that comes next; 3 if the block is whole.
     pub segment: u8,
@@ -33,7 +29,6 @@ pub struct Incomplete {
 }
 
 impl Incomplete {
-    /// Begins a block.
     pub fn begin(header: Header, seal: Seal) -> Self {
         Self { header, seal, segment: 0, received: 0 }
     }
@@ -104,7 +99,6 @@ impl Position {
     }
 }
 
-/// Returns the cursor after a whole block.
 pub fn cursor_after(number: u64, hash: &[u8], rollbacks: u64) -> ExportCursor {
     ExportCursor { number, hash: hash.into(), segment: SEGMENTS as u8, offset: 0, rollbacks }
 }

@@ -46,14 +46,12 @@ pub struct Change<'a, 'b> {
     payload: Payload,
     /// The number of this removal, larger than that of any earlier change.
     removal: i64,
-    /// The tables to fill.
     pub(super) tables: Tables,
     /// The blocks whose rows these tables have.
     pub(super) through: Through,
 }
 
 impl<'a, 'b> Change<'a, 'b> {
-    /// Starts a change.
     pub(super) fn new(
         tx: &'a mut Tx<'b>,
         payload: Payload,

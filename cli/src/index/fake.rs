@@ -87,7 +87,6 @@ pub struct Chain {
     pub asked: (u64, u64),
     /// Queries and update calls for headers, by the first block asked for.
     pub asked_headers: [Vec<u64>; 2],
-    /// Queries for certificates.
     pub asked_certificates: u64,
     pub headers_of_a_page: usize,
     /// True if the canister finds common ancestors exactly.
@@ -122,7 +121,6 @@ impl Chain {
         }
     }
 
-    /// The seal before a block.
     fn seal_before(&self, number: u64) -> Seal {
         let before = number.checked_sub(1).and_then(|before| self.blocks.get(&before));
         before.map_or(self.before, |block| block.seal)
@@ -194,7 +192,6 @@ impl Chain {
         Snapshot { blocks, rollbacks, reset, resets, before, lost_before, first: *first, bound: *bound }
     }
 
-    /// Restores the canister from a snapshot.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let Snapshot { blocks, rollbacks, reset, resets, before, lost_before, first, bound } = snapshot.clone();
         (self.blocks, self.rollbacks, self.reset, self.first, self.bound) = (blocks, rollbacks, reset, first, bound);
@@ -395,7 +392,6 @@ impl Chain {
 }
 
 impl FakeBlock {
-    /// The leaf of the block.
     pub fn leaf(&self, number: u64) -> Seal {
         let leaf = Leaf {
             number,

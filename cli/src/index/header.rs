@@ -37,9 +37,7 @@ impl Declared {
 /// The header of a block, as far as a seal proves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Block number.
     pub number: u64,
-    /// Block hash.
     pub hash: Vec<u8>,
     /// The hash of the previous block; `None` if the canister has lost it.
     pub parent_hash: Option<Vec<u8>>,

@@ -14,9 +14,7 @@ pub struct Held {
     pub first: Option<u64>,
     /// Number of the newest block.
     pub last: Option<u64>,
-    /// Blocks.
     pub blocks: u64,
-    /// Transactions.
     pub transactions: u64,
     /// Blocks missing between others.
     pub gap_blocks: u64,

@@ -160,7 +160,6 @@ impl DatabaseArgs {
         Access { url: self.database.clone(), volatile: self.volatile_database, limits: self.limits, stop: stop.clone() }
     }
 
-    /// Returns the tables to fill.
     pub fn tables(&self) -> Tables {
         Tables { keys: !self.no_keys, receipts: self.receipts }
     }

@@ -97,7 +97,6 @@ pub struct Figures {
     pub removed_blocks: u64,
     /// Gaps that were recorded.
     pub gaps: u64,
-    /// Blocks in these gaps.
     pub gap_blocks: u64,
     /// Answers that a certificate, a seal or a digest refuted: certificates, headers, pages and reports of damage.
     pub refuted: u64,
@@ -118,7 +117,6 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Counts a gap, from its first to its last block.
     pub(super) fn count_gap(&mut self, first: u64, last: u64) {
         self.gaps += 1;
         self.gap_blocks += last - first + 1;

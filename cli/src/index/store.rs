@@ -35,7 +35,6 @@ pub struct Store {
     proof: Option<Proof>,
     /// A newer value, to be committed with the next change.
     newest: Option<Proof>,
-    /// The tables to fill.
     tables: Tables,
     /// The blocks whose rows these tables have, as of the last change.
     through: Through,
@@ -193,7 +192,6 @@ impl Store {
         number(&row.context("no answer")?, 0)
     }
 
-    /// Returns the kind of database.
     pub fn kind(&self) -> Kind {
         self.database.kind()
     }

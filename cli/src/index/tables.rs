@@ -3,9 +3,7 @@
 /// The tables that a run fills besides `blocks`, `transactions` and `parts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Fills `keys`.
     pub keys: bool,
-    /// Fills `receipts`.
     pub receipts: bool,
 }
 
@@ -16,7 +14,6 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// No table.
     pub const NONE: Self = Self { keys: false, receipts: false };
 }
 

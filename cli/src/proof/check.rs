@@ -9,7 +9,6 @@ use coppice_interface::seals::{Seal, seal};
 /// The facts that a proof proves besides the block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// The block's seal.
     pub seal: Seal,
     /// The number of the certified block, which was the head.
     pub certified: u64,

@@ -36,14 +36,7 @@ pub enum Refused {
     NoHead,
     /// The leaves end before or after the certified block.
     #[error("the certificate is of block {certified}, but the proof has {leaves} leaves after block {block}")]
-    Number {
-        /// The block.
-        block: u64,
-        /// The number of leaves.
-        leaves: u64,
-        /// The certified block.
-        certified: u64,
-    },
+    Number { block: u64, leaves: u64, certified: u64 },
     /// Something was changed.
     #[error("the header, the seal before it and the leaves do not lead to the certified seal")]
     Seal,
@@ -57,11 +50,9 @@ pub struct Format;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fields {
-    /// Block number.
     pub number: u64,
     /// Block hash, as the canister has it.
     pub hash: Hex<Vec<u8>>,
-    /// The hash of the previous block.
     pub parent_hash: Hex<Vec<u8>>,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
@@ -75,9 +66,7 @@ pub struct Fields {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// The format.
     pub format: Format,
-    /// The header of the block.
     pub header: Fields,
     /// The seal of the block before it.
     pub seal_before: Hex<Seal>,

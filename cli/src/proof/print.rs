@@ -22,7 +22,6 @@ pub struct VerifyReport {
     pub database: &'static str,
     /// The canister's principal.
     pub canister: String,
-    /// The result.
     #[serde(flatten)]
     pub walked: Walked,
     /// Wall-clock seconds.
@@ -70,11 +69,8 @@ pub struct Certified {
 /// The header that a proof proves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
-    /// Block number.
     pub number: u64,
-    /// Block hash.
     pub hash: String,
-    /// The hash of the previous block.
     pub parent_hash: String,
     /// Unix seconds, as the chain declares them.
     pub timestamp_secs: u64,
@@ -82,7 +78,6 @@ pub struct Block {
     pub lengths: [u32; 3],
     /// SHA-256 of body, receipts and index.
     pub sha256: [String; 3],
-    /// The block's seal.
     pub seal: String,
 }
 
@@ -95,9 +90,7 @@ pub struct CheckReport {
     pub canister: String,
     /// Order of the bytes of hashes: "display" or "internal".
     pub order: &'static str,
-    /// The block.
     pub block: Block,
-    /// The certificate.
     pub certified: Certified,
 }
 

@@ -14,9 +14,7 @@ pub const BATCH: i64 = 1_000;
 /// A stored block without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The header.
     pub header: Header,
-    /// The seal.
     pub seal: Seal,
     /// The seal before it, in the table `runs`.
     pub before: Option<Seal>,

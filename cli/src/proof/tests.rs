@@ -138,7 +138,6 @@ impl Archive {
         Database::open(Access::volatile(&self.url)).unwrap()
     }
 
-    /// Runs a statement.
     fn sql(&self, sql: &str) {
         self.open().transaction(|tx| tx.define(sql)).unwrap();
     }
@@ -153,7 +152,6 @@ impl Archive {
     }
 }
 
-/// Returns the file of a proof.
 fn file(proof: &Proof) -> String {
     serde_json::to_string(proof).unwrap()
 }

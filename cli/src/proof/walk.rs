@@ -37,7 +37,6 @@ pub enum Wrong {
         "the certificate of block {block} is wrong: it is of another seal, so a block from {since} on is not the canister's"
     )]
     Certified {
-        /// The block.
         block: u64,
         /// The first block after the certificate before.
         since: u64,
@@ -66,15 +65,11 @@ pub struct Walked {
     pub first: Option<u64>,
     /// Number of the newest block.
     pub last: Option<u64>,
-    /// Blocks.
     pub blocks: u64,
     /// Blocks whose header a certificate proves.
     pub proved: u64,
-    /// Runs.
     pub runs: u64,
-    /// Certificates.
     pub certificates: u64,
-    /// The newest one.
     pub newest_certificate: Option<Newest>,
     /// Blocks after the last certificate of their run, as ranges.
     pub unreached: Vec<(u64, u64)>,

@@ -14,7 +14,6 @@ fn tera(cycles: u128) -> String {
     format!("{:.1} T", cycles as f64 / 1e12)
 }
 
-/// Formats the table.
 pub fn table(sizes: &[Size]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);

@@ -66,14 +66,12 @@ pub struct Replayed {
     pub records: u64,
     /// Bytes of stable memory that records use, without transactions in the BlobStore.
     pub record_bytes: u64,
-    /// The result of the verification.
     pub verified: Verified,
     /// Wall-clock seconds of the replay, without the verification.
     pub elapsed_secs: f64,
 }
 
 impl Replayed {
-    /// Returns the table's rows.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let bitcoin = Amount::from_sat(self.unspent_satoshis).display_in(Denomination::Bitcoin);
         let mut rows = vec![

@@ -19,9 +19,7 @@ pub type Input = (RecordId, u32);
 /// A transaction with a record.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The transaction's id.
     pub txid: Txid,
-    /// True for a coinbase.
     pub coinbase: bool,
     /// The height of the first block with the transaction.
     pub height: u32,
@@ -36,9 +34,7 @@ pub struct Record {
 /// An output that is a UTXO.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The UTXO hash.
     pub hash: UtxoHash,
-    /// The output's state.
     pub state: State,
 }
 
@@ -47,14 +43,12 @@ pub struct Output {
 pub enum State {
     /// Unspent, with its satoshis.
     Unspent(u64),
-    /// Spent by this input.
     Spent(Input),
 }
 
 /// A spent output of a transaction that is in none of the blocks, but has a record in the store.
 #[derive(Clone, Debug)]
 pub struct Foreign {
-    /// The output.
     pub outpoint: OutPoint,
     /// The UTXO hash, as the store reports it.
     pub hash: UtxoHash,

@@ -8,15 +8,12 @@ use coppice_interface::{Outpoint, UtxoApplyError, UtxoApplyReason, UtxoApplyStop
 
 /// A block that is being applied, and the circumstances of the call.
 pub struct BlockToApply<'a> {
-    /// The block's number.
     pub number: u64,
     /// The block's height, which is also its id.
     pub height: u32,
-    /// The block.
     pub block: &'a Block,
     /// Blocks until a coinbase can be spent.
     pub coinbase_maturity: u32,
-    /// The caller.
     pub caller: Principal,
 }
 
@@ -158,7 +155,6 @@ mod tests {
         bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap()
     }
 
-    /// Returns the argument of a method in an advice, as `T`.
     fn argument<T: candid::CandidType + serde::de::DeserializeOwned>(advice: &str, method: &str) -> T {
         let after = advice.split_once(&format!("{method} '")).unwrap_or_else(|| panic!("no {method}: {advice}")).1;
         let text = after.split_once('\'').unwrap().0;

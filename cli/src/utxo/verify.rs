@@ -202,7 +202,6 @@ enum Found {
     Nothing,
 }
 
-/// Reads a transaction back.
 fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Found> {
     let txid = record.txid;
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {

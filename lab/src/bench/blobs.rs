@@ -29,7 +29,6 @@ pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-/// Measures an operation on a blob.
 fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -> Result<Row> {
     let rounds = match (op, size) {
         ("store" | "read", 1_048_576) => 50,

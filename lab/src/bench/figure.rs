@@ -9,7 +9,6 @@ use serde::Serialize;
 pub struct Figure {
     /// The measured structure.
     pub family: &'static str,
-    /// The operation.
     pub op: &'static str,
     /// Bytes of the blob, key or block body; for a UTXO record, outputs; for a message on the queue, rows.
     pub size: u32,
@@ -150,7 +149,6 @@ pub fn of<'a>(rows: &'a [Row], family: &str, op: &str, size: Option<u32>, peer: 
     found
 }
 
-/// Returns the table of all rows.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);

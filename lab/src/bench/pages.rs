@@ -352,7 +352,6 @@ fn queue(rows: &[Row]) -> Vec<Line<'_>> {
     lines.collect()
 }
 
-/// Returns a page with the tables of these rows inserted.
 fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     let mut text = String::with_capacity(page.len());
     let mut lines = page.lines();

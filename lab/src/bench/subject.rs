@@ -85,7 +85,6 @@ impl Bench {
         today.into_iter().zip(&tomorrow).map(|(today, tomorrow)| Row::of(today, tomorrow)).collect()
     }
 
-    /// Returns the last execution.
     pub fn last(&self) -> Result<Execution> {
         self.host.last_execution().context("the host has counted no execution")
     }

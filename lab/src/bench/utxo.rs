@@ -229,7 +229,6 @@ fn apply_block(bench: &Bench) -> Result<Execution> {
     last.context("two blocks were applied")
 }
 
-/// Returns a block with these transactions.
 fn block_of(number: u64, transactions: &[Transaction]) -> AppendBlock {
     let mut body = vec![0; 80];
     let count = u32::try_from(transactions.len()).expect("a block of the bench is small");

@@ -29,7 +29,6 @@ const PARENTS: usize = 3;
 /// A transaction, and the outputs that its inputs spend, in order; none for a coinbase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// The transaction.
     pub transaction: Transaction,
     /// The outputs that it spends.
     pub spent: Vec<TxOut>,
@@ -44,7 +43,6 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, random: Random::new(seed), deck: Vec::new(), coins: Coins::default() }
     }

@@ -213,7 +213,6 @@ impl<S: Site> Story<'_, S> {
         self.client.apply(&arg).wait()
     }
 
-    /// Returns the spends of a transaction.
     pub fn spends(&self, id: Id) -> Vec<Spend> {
         let spend = |(vin, (parent, vout)): (u32, &(Id, u32))| {
             let parent = self.ledger.entry(*parent);
@@ -229,7 +228,6 @@ impl<S: Site> Story<'_, S> {
         TransactionSpends { spender: self.key(id), spends: self.spends(id) }
     }
 
-    /// Returns a transaction's id.
     pub fn txid(&self, id: Id) -> Txid {
         self.ledger.entry(id).txid
     }

@@ -18,7 +18,6 @@ pub struct Jobs {
     seen: HashSet<u64>,
     /// True if a job waits or runs.
     pub due: bool,
-    /// The figures.
     pub figures: JobFigures,
 }
 

@@ -16,7 +16,6 @@ pub type Id = u32;
 /// An output that is a UTXO.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Its hash.
     pub hash: UtxoHash,
     /// The input that spends it.
     pub spender: Option<(Id, u32)>,
@@ -27,7 +26,6 @@ pub struct Output {
 /// A transaction.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its id.
     pub txid: Txid,
     /// The first height at which a coinbase can be spent; 0 for others.
     pub spendable_at: u32,
@@ -125,7 +123,6 @@ impl Ledger {
         (0..).zip(&self.entries)
     }
 
-    /// Returns a transaction.
     pub fn entry(&self, id: Id) -> &Entry {
         &self.entries[id as usize]
     }

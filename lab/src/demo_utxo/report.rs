@@ -11,15 +11,12 @@ use serde::Serialize;
 /// An event of the story.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The height of the chain.
     pub height: u32,
-    /// The event.
     pub event: String,
     /// The highest persisted block; 0 before the block persister starts.
     pub persisted_height: u32,
     /// Records due at this height or below may be deleted.
     pub safe_height: u32,
-    /// Records.
     pub records: u64,
     /// Records deleted so far.
     pub deleted: u64,
@@ -49,15 +46,10 @@ pub struct JobFigures {
 pub struct UtxoDemoReport {
     /// "demo --utxo".
     pub command: &'static str,
-    /// Seed of the chain.
     pub seed: u64,
-    /// Blocks of the chain.
     pub blocks: u32,
-    /// `block_height_retention`.
     pub block_height_retention: u32,
-    /// `parent_preservation_blocks`.
     pub parent_preservation_blocks: u32,
-    /// The events.
     pub story: Vec<Row>,
     /// Transactions of all branches.
     pub transactions: u64,
@@ -69,7 +61,6 @@ pub struct UtxoDemoReport {
     pub spends: u64,
     /// Records at the end.
     pub records_kept: u64,
-    /// Deleted records.
     pub records_deleted: u64,
     /// Deleted pages after the master.
     pub pages_deleted: u64,
@@ -77,9 +68,7 @@ pub struct UtxoDemoReport {
     pub parents_updated: u64,
     /// Preservations of parents; each run counts anew.
     pub parents_preserved: u64,
-    /// Preservations that expired.
     pub preservations_expired: u64,
-    /// Jobs.
     pub jobs: JobFigures,
     /// Instructions of all jobs, per deleted record.
     pub instructions_per_record_deleted: u64,
@@ -96,7 +85,6 @@ pub struct UtxoDemoReport {
     /// Figures of external transactions, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalFigures>,
-    /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub elapsed_secs: f64,

@@ -27,9 +27,7 @@ const LONG_LAG: u32 = *LAG.end() / 4 * 3;
 /// A block of the chain.
 #[derive(Clone, Debug)]
 pub struct OnChain {
-    /// The block.
     pub block: Block,
-    /// Its hash.
     pub hash: BlockHash,
     /// Its transactions, the coinbase first.
     pub transactions: Vec<Aside>,
@@ -185,7 +183,6 @@ impl<'a, S: Site> Story<'a, S> {
         verify(self.client, &self.ledger, height).map(drop)
     }
 
-    /// Adds a row.
     pub fn tell(&mut self, height: u32, event: String) -> Result<()> {
         let status = self.client.utxo_get_pruner_status().wait()?;
         let utxo = utxo::storage(self.client)?;

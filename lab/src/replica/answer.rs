@@ -12,7 +12,6 @@ pub type Outcome = Result<Vec<u8>, RejectResponse>;
 /// An HTTP answer: status and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
     pub status: StatusCode,
     /// CBOR, or a text if the request was refused.
     pub body: Vec<u8>,

@@ -138,7 +138,6 @@ impl Replica {
         Answer::ok(&TransportCallResponse::NonReplicatedRejection(reject))
     }
 
-    /// Executes a query.
     pub fn query(&self, query: &Call) -> Outcome {
         let outcome = self.host.query_call(query.canister, query.sender, &query.method, query.arg.clone());
         outcome.map_err(|reject| reject_of(&reject))

@@ -14,11 +14,8 @@ pub struct Call {
     pub version: u8,
     /// The request's id: the hash of its content.
     pub id: RequestId,
-    /// The canister.
     pub canister: Principal,
-    /// The caller.
     pub sender: Principal,
-    /// The method.
     pub method: String,
     /// The argument in Candid.
     pub arg: Vec<u8>,
@@ -31,7 +28,6 @@ pub enum Request {
     Status,
     /// A replicated call.
     Call(Call),
-    /// A query.
     Query(Call),
     /// The state, with the outcome of a call if one is named.
     ReadState(Option<RequestId>),

@@ -33,7 +33,6 @@ pub(super) enum Given {
     Lease(BlobDeletionLease, Moment),
     /// Nothing is due.
     Nothing,
-    /// The worker was stopped.
     Stopped,
 }
 

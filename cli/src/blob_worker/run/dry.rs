@@ -14,7 +14,6 @@ use std::time::Instant;
 pub struct Looked {
     /// The height up to which rows are due.
     pub height: u32,
-    /// Blobs that would be deleted.
     pub would_delete: usize,
     /// Part of `would_delete`: blobs that are absent.
     pub absent: usize,
@@ -29,7 +28,6 @@ pub struct Looked {
 pub struct Found {
     /// The row's number.
     pub id: u64,
-    /// The row's height.
     pub height: u32,
     /// The blob's path, or the reason why it has none.
     pub place: String,

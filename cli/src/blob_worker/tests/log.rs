@@ -22,7 +22,6 @@ impl Write for Written {
 }
 
 impl Written {
-    /// Returns the lines.
     pub fn lines(&self) -> Vec<String> {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(Into::into).collect()
     }
@@ -38,7 +37,6 @@ impl Log {
     }
 }
 
-/// Waits until a value has a property.
 fn wait_for<T: std::fmt::Debug>(value: impl Fn() -> T, is: impl Fn(&T) -> bool) {
     let began = Instant::now();
     while !is(&value()) {

@@ -65,7 +65,6 @@ pub struct State {
     pub unreachable: u32,
     /// The number of next calls that hang.
     pub hangs: u32,
-    /// All acquires hang.
     pub acquire_hangs: bool,
     gives_up: Option<GivesUp>,
     /// The number of next calls that a gateway refuses, as with a wrong clock of the worker.
@@ -164,7 +163,6 @@ impl Fake {
         fake
     }
 
-    /// Returns a client of the queue.
     pub fn client(&self) -> Client<Self> {
         Client::new(self.clone())
     }
@@ -214,7 +212,6 @@ impl Fake {
         self.state().at_acquire.push_back(Box::new(hook));
     }
 
-    /// Ends all leases.
     pub fn expire(&self) {
         self.state().leases.clear();
     }
@@ -232,7 +229,6 @@ impl State {
         }
     }
 
-    /// Returns the due rows for these selectors.
     fn due(&self, height: u32, selectors: &[BlobSelector]) -> Vec<Row> {
         let is_meant = |row: &&Row| {
             let selects = |of: &BlobSelector| {
@@ -530,7 +526,6 @@ impl Moody {
         self.when_asked.lock().unwrap().insert(number, Box::new(hook));
     }
 
-    /// Returns the number of reads.
     pub fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)
     }

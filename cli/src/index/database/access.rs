@@ -60,11 +60,9 @@ impl Call {
 /// The URL of a database, and the conditions of its use.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// The URL.
     pub url: String,
     /// The database may lose committed data in a crash.
     pub volatile: bool,
-    /// The limits of its calls.
     pub limits: Limits,
     /// Ends calls of a run that is to end.
     pub stop: Stop,

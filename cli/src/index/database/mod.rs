@@ -26,11 +26,8 @@ use sqlx::{PgConnection, Postgres};
 /// A value for a placeholder of a statement. Integers have 64 bits in all columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// An integer.
     Int(Option<i64>),
-    /// Bytes.
     Bytes(Option<&'a [u8]>),
-    /// A text.
     Text(Option<&'a str>),
 }
 
@@ -77,7 +74,6 @@ impl Kind {
         }
     }
 
-    /// Returns the database's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "SQLite",
@@ -187,7 +183,6 @@ impl Database {
         Ok(Self { link: Some(link), calls, kind, reads })
     }
 
-    /// Returns the kind of database.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -382,9 +377,7 @@ fn failed(sql: &str, error: anyhow::Error) -> anyhow::Error {
 
 /// A row of a result.
 pub enum Row {
-    /// An SQLite row.
     Sqlite(SqliteRow),
-    /// A PostgreSQL row.
     Postgres(PgRow),
 }
 

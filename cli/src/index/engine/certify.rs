@@ -10,7 +10,6 @@ use crate::report::blocks;
 use anyhow::Result;
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
-    /// Asks for a certificate.
     pub(super) fn certify(&mut self) -> Result<Event> {
         self.checkpoint.reached(Step::Prove)?;
         let answer = match self.client.get_tip_certificate().wait() {

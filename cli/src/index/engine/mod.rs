@@ -129,12 +129,10 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.figures
     }
 
-    /// Adds retried steps to the counts.
     pub fn count_retried(&mut self, steps: u64) {
         self.figures.retried += steps;
     }
 
-    /// Returns the database.
     pub fn store(&mut self) -> &mut Store {
         &mut self.store
     }
@@ -228,7 +226,6 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         Event::Behind(format!("an answer of a replica does not hold: {why}"))
     }
 
-    /// Returns the cursor of the next page.
     fn cursor(&self) -> Option<ExportCursor> {
         let rollbacks = self.trust.proof().map_or(0, |proof| proof.rollbacks);
         if let Some(block) = &self.at.block {

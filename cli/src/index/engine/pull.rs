@@ -254,7 +254,6 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     }
 }
 
-/// Returns the page without a block.
 fn without(mut page: ExportPage, number: u64) -> ExportPage {
     page.chunks.retain(|chunk| chunk.number != number);
     page
@@ -287,7 +286,6 @@ fn write(
     Ok(None)
 }
 
-/// Joins all chunks of a segment.
 fn joined(chunks: &[ExportChunk], segment: u8) -> Cow<'_, [u8]> {
     let bytes: Vec<&[u8]> =
         chunks.iter().filter(|chunk| chunk.segment == segment).map(|chunk| &chunk.bytes[..]).collect();

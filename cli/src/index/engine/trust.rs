@@ -35,7 +35,6 @@ impl Trust {
         Self { proof, ..Self::default() }
     }
 
-    /// Keeps a note for the user.
     pub fn note(&mut self, note: String) {
         self.note = Some(note);
     }
@@ -55,7 +54,6 @@ impl Trust {
         self.proving.as_ref()
     }
 
-    /// The proof of the stored blocks.
     pub fn proof(&self) -> Option<Proof> {
         self.proof
     }

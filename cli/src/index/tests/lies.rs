@@ -315,7 +315,6 @@ fn live(what: &str, options: Options, mut before: impl FnMut(&mut Chain)) -> u64
     refuted
 }
 
-/// Returns all lies.
 fn lies() -> Vec<(&'static str, Lie)> {
     let pages = ANSWERS.into_iter().chain(PAGES).chain(CONTENT).map(|(what, lie)| (what, Lie::Page(lie)));
     let headers = HEADERS.into_iter().map(|(what, lie)| (what, Lie::Headers(lie)));

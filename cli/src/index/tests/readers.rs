@@ -42,7 +42,6 @@ fn pages(url: &str, wanted: &Wanted, limit: u32) -> (Vec<(u64, u32, String)>, us
 /// A transaction: its id, receipt and keys.
 type Sent<'a> = ([u8; 32], &'a [u8], &'a [&'a [u8]]);
 
-/// Appends a block with these transactions.
 fn append(chain: &mut Chain, transactions: &[Sent<'_>]) {
     chain.append(1, &[40]);
     let head = chain.head().unwrap();
@@ -226,7 +225,6 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
 /// The page about the database.
 const PAGE: &str = include_str!("../../../../docs/database.md");
 
-/// Returns the page's queries.
 fn queries() -> Vec<&'static str> {
     PAGE.split("```sql\n").skip(1).filter_map(|rest| Some(rest.split_once("\n```")?.0)).collect()
 }
@@ -273,7 +271,6 @@ fn queries_of_the_page_answer_on_both_databases() {
     }
 }
 
-/// Returns the hash of a stored block.
 fn answer_hash(url: &str, number: u64) -> Vec<u8> {
     Store::open(Access::volatile(url), &origin(Payload::All)).unwrap().hash_of(number).unwrap().unwrap()
 }
