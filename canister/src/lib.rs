@@ -38,7 +38,7 @@ use operation::daemon;
 #[init(decode_with = "wire::canister_arg::of_init")]
 fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| platform::trap(&format!("install: {why}")));
-    state::mutate(daemon::arm);
+    state::mutate(daemon::start);
 }
 
 #[pre_upgrade]
@@ -49,11 +49,7 @@ fn pre_upgrade() {
 #[post_upgrade(decode_with = "wire::canister_arg::of_upgrade")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| platform::trap(&format!("upgrade: {why}")));
-    state::mutate(|state| {
-        daemon::arm(state);
-        daemon::arm_records(state);
-        daemon::arm_deletions(state);
-    });
+    state::mutate(daemon::start);
 }
 
 /// Filters each ingress message before it costs anything.

@@ -19,7 +19,7 @@ thread_local! {
     static ARENA: RefCell<Option<Arena>> = const { RefCell::new(None) };
 }
 
-/// A growth must leave the cycles for the calls of two timers, so that the ten-minute timer keeps running.
+/// A growth must leave the cycles for the calls of two timers, so that the safety timer keeps running.
 fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
     Terms { nodes, reserved_cycles_limit, kept: 2 * platform::timer_call_cycles() }
 }

@@ -55,12 +55,12 @@ settings! {
     verify_segments: bool = true;
     /// The seconds after which an upload without a call is aborted, at least 1.
     upload_expiry_secs: u64 = 120, 1..=u64::MAX;
-    /// The liquid cycles below which the daemon does not prune. Only its ten-minute timer runs then, and checks whether
+    /// The liquid cycles below which the daemon does not prune. Only its safety timer runs then, and checks whether
     /// cycles have been added. With the default a canister on 13 nodes that still prunes can be upgraded.
     min_liquid_cycles: u128 = UPGRADE_RESERVE;
     /// The liquid cycles below which calls that feed the canister are refused with `LowCycles`: `append_block`,
     /// `begin_block`, `commit_block`, `utxo_create` and `schedule_blob_deletion`. Pruning continues down to
-    /// `min_liquid_cycles`. 0: `min_liquid_cycles` plus the cost of 30 days of the timer for blocks.
+    /// `min_liquid_cycles`. 0: `min_liquid_cycles` plus the cost of 30 days of its firings for blocks.
     feed_min_liquid_cycles: u128 = 0;
     /// Nothing is pruned while no exporter is registered.
     require_export: bool = false;
@@ -94,14 +94,14 @@ settings! {
 
 /// Bytes of a Wasm page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
-/// Seconds between two firings of the safety timer for blocks, which fires even if nothing is due.
+/// Seconds between two firings of the safety timer, which fires even if nothing is due.
 pub const SAFETY_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
 pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
 /// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
 pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 
-/// Returns the most cycles that firings of the timer for blocks take in `secs` seconds on a subnet of `nodes` nodes:
+/// Returns the most cycles that firings of the daemon for blocks take in `secs` seconds on a subnet of `nodes` nodes:
 /// those of the safety timer, and one in each interval of the policy.
 pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 {
     let armed = if timer_interval_secs < SAFETY_SECS { secs / timer_interval_secs.max(1) } else { 0 };

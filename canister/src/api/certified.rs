@@ -73,7 +73,7 @@ mod tests {
         let producer = Principal::from_slice(&[1]);
         native::with(|world| (world.caller, world.controllers) = (producer, vec![producer]));
         state::init(Some(CanisterArg::Init(InitArg { producers: vec![producer], ..InitArg::default() }))).unwrap();
-        mutate(daemon::arm);
+        mutate(daemon::start);
     }
 
     fn append(number: u64) {

@@ -38,7 +38,7 @@ impl World {
         cycles::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };
         state::init(Some(CanisterArg::Init(arg))).unwrap();
-        state::mutate(daemon::arm);
+        state::mutate(daemon::start);
         let settings = ConfigChange {
             verify_segments: Some(verify),
             upload_expiry_secs: Some(EXPIRY),
@@ -81,8 +81,7 @@ impl World {
         cycles::forget();
         state::upgrade(None).unwrap();
         state::mutate(|state| {
-            daemon::arm(state);
-            daemon::arm_records(state);
+            daemon::start(state);
         });
         self.configure();
     }
@@ -141,7 +140,7 @@ impl World {
             }
             native::with(|world| world.time_ns = at.max(world.time_ns));
             let now = native::with(|world| world.time_ns);
-            self.message(|| state::mutate(|state| daemon::tick(state, Timer::Blocks, now)))
+            self.message(|| state::mutate(|state| daemon::fire(state, Timer::Work, now)))
                 .unwrap_or_else(|why| panic!("a tick traps: {why}"));
         }
         panic!("ticks follow each other for ever");

@@ -1,63 +1,64 @@
-//! Daemon: arms the timers, and does their work when they fire.
+//! Daemon: one loop over the [duties](duty::Duty), which two timers run.
 //!
-//! | timer | kind | armed |
+//! | timer | kind | fires |
 //! |---|---|---|
-//! | blocks | one-shot | by work that is due or left |
-//! | safety timer | every ten minutes | always, because a one-shot that traps is lost and an interval timer is not |
-//! | UTXO records | interval, so that each step has its own message | while there is a job |
-//! | deletion queue | one-shot | while there is a lease, or a row that backs off |
-//! | growth | one-shot | by memory that a tick for records needs |
-//! | hash key | one-shot | until a key is stored: by the hooks, by a draw that failed, and by each firing of the safety timer |
+//! | work | one-shot | when the first duty is due |
+//! | safety timer | interval | every ten minutes, because `ic-cdk-timers` drops a one-shot that traps and keeps an interval timer; during a job of the record pruner at the job's interval |
+//! | hash key | one-shot | until a key is stored: armed by the hooks, by a draw that failed, and by each firing of the safety timer |
 //!
-//! An idle canister pays only for the safety timer.
+//! A firing does the work of one duty, as far as a message goes, and arms the one-shot for the duty that is due first. An idle canister pays only
+//! for the safety timer.
 //!
-//! Below `min_liquid_cycles` only the safety timer runs. No timer runs if the cycles do not pay for three calls of a timer, because
-//! `ic-cdk-timers` re-arms a timer at its original, already past time when its call cannot be paid, so it fires every round until the
-//! canister is frozen. The safety timer notices a top-up; without it the next message does, because the platform runs no code of the
-//! canister at a top-up.
+//! Below `min_liquid_cycles` only the safety timer runs, and ends only what was begun. No timer runs if the cycles do not pay for three calls of a
+//! timer, because `ic-cdk-timers` re-arms a timer at its original, already past time when its call cannot be paid, so it fires every round
+//! until the canister is frozen. The safety timer notices a top-up; without it the next message does, because the platform runs no code of
+//! the canister at a top-up.
 //!
-//! An upgrade loses all timers, so installation and upgrade arm them. `ic-cdk-timers` replays missed intervals; a firing with nothing to do
+//! An upgrade loses all timers, so installation and upgrade start them. `ic-cdk-timers` replays missed intervals; a firing with nothing to do
 //! costs little.
 //!
 //! Each function takes the state. Only the closures of timers borrow the global one.
 
+mod duty;
 mod key;
-#[cfg(feature = "records")]
-pub mod records;
 #[cfg(not(feature = "records"))]
 #[path = "daemon/no_records.rs"]
 mod records;
+#[cfg(feature = "records")]
+pub mod records;
 
 use crate::logs;
 use crate::operation::sampling;
 use crate::platform::cycles::{self, Pause};
-use crate::platform::meter::{Hot, count};
+use crate::platform::meter::count;
 use crate::platform::timers::Timer;
 use crate::platform::{self};
-use crate::state::clock::Clock;
 use crate::state::{State, mutate};
 use coppice_interface::{HeldBy, SAFETY_SECS};
 use coppice_storage::NS;
-pub use records::{arm_deletions, arm_records};
+use duty::Chosen;
 use std::mem::replace;
 
-/// Starts the safety timer and arms the block timer within one interval. The hooks of installation and upgrade call it.
-pub fn arm(state: &mut State) {
+/// Starts the timers. The hooks of installation and upgrade call it.
+pub fn start(state: &mut State) {
     cycles::set_pause(None);
-    arm_safety(state);
-    arm_soon(state);
+    start_safety(state);
+    state.clock.blocks_at = Some(platform::time_ns() + state.pruner.interval_secs() * NS);
+    rearm(state);
     key::arm(state, 0);
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
 
-fn arm_safety(state: &mut State) {
-    Timer::Safety.every(SAFETY_SECS, || mutate(tick_safety));
-    state.clock.safety_at = platform::time_ns() + SAFETY_SECS * NS;
+/// Starts the safety timer at its ten minutes, or at the shorter interval of a job.
+fn start_safety(state: &mut State) {
+    let secs = state.clock.job_secs.map_or(SAFETY_SECS, |secs| secs.min(SAFETY_SECS));
+    Timer::Safety.every(secs, || mutate(fire_safety));
+    (state.clock.safety_secs, state.clock.safety_at) = (secs, platform::time_ns() + secs * NS);
     cycles::learn();
 }
 
 /// Stops the timers that the balance does not pay for, restarts them when it does, and takes a sample. Each message that changes state
-/// calls it, because the platform runs no code of the canister at a top-up. Ticks take the sample after their work.
+/// calls it, because the platform runs no code of the canister at a top-up. Firings take the sample after their work.
 pub fn watch_cycles(state: &mut State) {
     judge(state, 0);
     sampling::note(state);
@@ -86,165 +87,156 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
     match pause {
         None => logs::info("daemon: cycles suffice again: all timers run"),
         Some(Pause::UntilSafety) => {
-            logs::error("daemon: liquid cycles are below min_liquid_cycles: only the ten-minute timer runs")
+            logs::error("daemon: liquid cycles are below min_liquid_cycles: only the safety timer runs");
         }
         Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: no timer runs"),
     }
     if pause.is_some() {
-        Timer::Blocks.cancel();
-        Timer::Deletions.cancel();
+        Timer::Work.cancel();
         Timer::Key.cancel();
-        (state.clock.blocks_at, state.clock.due, state.clock.deletions_at) = (None, None, None);
+        state.clock.fires_at = None;
     }
     if pause == Some(Pause::UntilACall) {
         Timer::Safety.cancel();
         state.clock.safety_at = u64::MAX;
     } else if before == Some(Pause::UntilACall) {
-        arm_safety(state);
+        start_safety(state);
     }
-    arm_soon(state);
+    // Work that was due before the pause is not late.
+    state.clock.blocks_at = Some(platform::time_ns() + state.pruner.interval_secs() * NS);
+    rearm(state);
     key::arm(state, 0);
-    arm_uploads(state);
-    arm_undo(state);
-    arm_records(state);
-    arm_deletions(state);
 }
 
-/// Arms the block timer to fire within `timer_interval_secs` and wakes overdue timers. Call after any change that may create work.
-pub fn arm_work(state: &mut State) {
-    // First, because arming clears the overdue time and would hide that the platform's timer is lost.
+/// Arms the one-shot for what a message has made due: an upload, a rollback, a reset, a job, a lease. Wakes overdue timers.
+pub fn arm(state: &mut State) {
     watch(state);
-    arm_soon(state);
+    rearm(state);
 }
 
-/// Arms the block timer after an acknowledgement: at once if pruning can end a refusal of appends. Wakes no overdue timer, because that
-/// would make each of many acknowledgements 1.3 % more expensive.
+/// Arms the one-shot for pruning within `timer_interval_secs`, and for anything else that is due. Call after any change that may create work.
+pub fn arm_work(state: &mut State) {
+    // First, because arming hides that the platform's timer is lost.
+    watch(state);
+    state.clock.blocks_by(platform::time_ns() + state.pruner.interval_secs() * NS);
+    rearm(state);
+}
+
+/// Arms the one-shot for pruning after an acknowledgement: at once if pruning can end a refusal of appends. Wakes no overdue timer, because
+/// that would make each of many acknowledgements 1.3 % more expensive.
 pub fn on_ack(state: &mut State) {
-    match state.admission().exhausted {
-        Some(HeldBy::PruneLag) => arm_at(state, platform::time_ns()),
-        _ => arm_soon(state),
-    }
-}
-
-fn arm_soon(state: &mut State) {
-    let interval = state.pruner.interval_secs();
-    arm_at(state, platform::time_ns() + interval * NS);
-}
-
-/// Arms the block timer to fire at `at`, in nanoseconds since the Unix epoch, or sooner. If the safety timer fires before, its firing arms
-/// the block timer instead.
-pub fn arm_at(state: &mut State, at: u64) {
     let now = platform::time_ns();
-    let safety = state.clock.next_safety(now);
-    // A newly armed tick is not overdue, whatever its nominal time.
-    let at = if cycles::pause().is_none() { at.max(now) } else { at.max(safety) };
-    if at < safety && state.blocks_armed(now).is_none_or(|armed| at < armed) {
-        let before = state.clock.blocks_at.replace(at);
-        state.clock.note_due(at);
-        Timer::Blocks.once(at - now, before.is_some_and(|before| before > now), move || {
-            mutate(|state| tick(state, Timer::Blocks, at));
-        });
-    }
-    if at >= safety && at < u64::MAX {
-        // A firing of the safety timer does the work, at most one interval after `at`.
-        state.clock.note_due(at.saturating_add(SAFETY_SECS * NS));
-    }
-    let next = state.blocks_armed(now).map_or(safety, |armed| armed.min(safety));
-    state.pruner.next_tick_ns = next;
+    let at = match state.admission().exhausted {
+        Some(HeldBy::PruneLag) => now,
+        _ => now + state.pruner.interval_secs() * NS,
+    };
+    prune_by(state, now, at);
 }
 
-/// Records a producer's call to the chain: wakes overdue timers, and arms the block timer for the work that the call makes due.
+/// Records a producer's call to the chain: wakes overdue timers, and arms the one-shot for the pruning that the call makes due.
 pub fn on_call(state: &mut State) {
     let now = platform::time_ns();
     watch_at(state, now);
     state.pruner.last_call = now;
-    // A tick that is armed for the next block's age would be too late for this work.
-    let soon = now.saturating_add(state.pruner.interval_secs() * NS);
-    if state.blocks_armed(now).is_none_or(|armed| armed > soon) {
-        arm_at(state, soon);
+    prune_by(state, now, now.saturating_add(state.pruner.interval_secs() * NS));
+}
+
+/// Arms the one-shot for pruning at `at` or before.
+fn prune_by(state: &mut State, now: u64, at: u64) {
+    state.clock.blocks_by(at);
+    // Other duties are not asked, because each block would pay for them.
+    if state.one_shot_at(now).is_none_or(|armed| at < armed) {
+        arm_at(state, now, at);
     }
 }
 
-/// Arms the block timer for the first expiry of an open upload.
-pub fn arm_uploads(state: &mut State) {
-    if let Some(secs) = state.next_expiry() {
-        arm_at(state, secs.saturating_mul(NS));
+/// Arms the one-shot for the duty that is due first. Follows the interval of a job of the record pruner with the safety timer.
+fn rearm(state: &mut State) {
+    let interval = records::job_secs(state).filter(|_| cycles::pause().is_none());
+    if replace(&mut state.clock.job_secs, interval) != interval {
+        records::follow(state, interval);
+        if cycles::pause() != Some(Pause::UntilACall) {
+            start_safety(state);
+        }
     }
+    let now = platform::time_ns();
+    if let Some(due) = state.begun_at(now) {
+        state.clock.blocks_by(due);
+    }
+    arm_at(state, now, duty::first_due(state, now));
 }
 
-/// Arms the block timer to fire at once if the chain has an unfinished operation.
-pub fn arm_undo(state: &mut State) {
-    if state.chain.is_under_way() {
-        arm_at(state, platform::time_ns());
+/// Arms the one-shot to fire at `at`, in nanoseconds since the Unix epoch, or sooner, unless the safety timer fires before.
+fn arm_at(state: &mut State, now: u64, at: u64) {
+    let (safety, at) = (state.clock.next_safety(now), at.max(now));
+    if cycles::pause().is_none() && at < safety && state.one_shot_at(now).is_none_or(|armed| at < armed) {
+        let before = state.clock.fires_at.replace(at);
+        // A one-shot that is due waits for its message, and still fires.
+        Timer::Work.once(at - now, before.is_some_and(|before| before > now), move || {
+            mutate(|state| fire(state, Timer::Work, at));
+        });
     }
+    state.pruner.next_tick_ns = state.one_shot_at(now).map_or(safety, |armed| armed.min(safety));
 }
 
 /// Wakes the timers if one is overdue by more than an interval. After a trap in `canister_global_timer` the platform's timer is gone while
 /// `ic-cdk-timers` assumes that it is set, so arming anew does not help and the daemon would stop unnoticed. The check only compares times.
-/// Messages of producers and operators call it; they do none of the daemon's work.
+/// Messages of producers, workers and operators call it; they do none of the daemon's work.
 pub fn watch(state: &mut State) {
     watch_at(state, platform::time_ns());
 }
 
 fn watch_at(state: &mut State, now: u64) {
-    if let Some((_, due)) = state.overdue(now) {
-        wake(&mut state.clock, due, "prune: a timer is overdue; woken");
+    if let Some(due) = state.overdue(now) {
+        wake(state, due);
     }
 }
 
-/// Wakes the timers. Logs `line` once for each time `due`.
+/// Wakes the timers. Logs a line once for each time `due`.
 #[cold]
-fn wake(clock: &mut Clock, due: u64, line: &str) {
-    if replace(&mut clock.logged_overdue, due) != due {
-        logs::error(line);
+fn wake(state: &mut State, due: u64) {
+    if replace(&mut state.clock.logged_overdue, due) != due {
+        logs::error("daemon: a timer is overdue; woken");
     }
     platform::wake_timers();
 }
 
-/// Does a timer's work.
-fn fire(state: &mut State, timer: Timer, work: impl FnOnce(&mut State)) {
-    let others = state.note_fired(timer, platform::time_ns());
-    cycles::in_timer(others, || work(state));
-}
-
 /// Does the work of a firing of the safety timer. `ic-cdk-timers` skips some of many missed intervals and counts the next interval from the
 /// last firing, so the next firing is at most one interval from now.
-fn tick_safety(state: &mut State) {
-    let now = platform::time_ns();
-    let planned = replace(&mut state.clock.safety_at, now + SAFETY_SECS * NS);
+fn fire_safety(state: &mut State) {
+    let (now, interval) = (platform::time_ns(), state.clock.safety_secs * NS);
+    let planned = replace(&mut state.clock.safety_at, now + interval);
     cycles::learn();
     key::arm(state, 0);
+    state.clock.blocks_by(now);
+    records::due_now(state, now);
     // Firings between `planned` and now trapped or were missed.
-    tick(state, Timer::Safety, planned + now.saturating_sub(planned) / (SAFETY_SECS * NS) * (SAFETY_SECS * NS));
+    fire(state, Timer::Safety, planned + now.saturating_sub(planned) / interval * interval);
 }
 
-/// Does the work of a firing for blocks, which was to fire at `at`: checks the cycles, then does one piece of begun work
-/// or one bounded run (`State::tick`); then arms the next tick.
-pub fn tick(state: &mut State, timer: Timer, at: u64) {
-    fire(state, timer, |state| tick_blocks(state, at));
-    count(Hot::TimerBlocks, platform::instructions());
-}
-
-fn tick_blocks(state: &mut State, at: u64) {
-    judge(state, 0);
+/// Does the work of a firing that was to come at `at`: checks the cycles, does the work of one duty, and arms the one-shot for the next.
+pub fn fire(state: &mut State, timer: Timer, at: u64) {
     let now = platform::time_ns();
-    if state.clock.blocks_at.is_some_and(|armed| armed <= now) {
-        state.clock.blocks_at = None;
-        // Otherwise, if several timers fire together, each would keep arming its own one-shot while there is a backlog.
-        Timer::Blocks.cancel();
+    let others = state.note_fired(timer, now);
+    let chosen = cycles::in_timer(others, || {
+        judge(state, 0);
+        if state.clock.fires_at.is_some_and(|armed| armed <= now) {
+            state.clock.fires_at = None;
+            // Otherwise, if both timers fire together, each would keep arming a one-shot of its own while there is a backlog.
+            Timer::Work.cancel();
+        }
+        let chosen = duty::choose(state, now, at);
+        if let Some(Chosen { duty, late }) = &chosen {
+            duty.work(state, now, *late);
+        }
+        rearm(state);
+        // After the work, because pruned blocks no longer count as backlog.
+        sampling::note(state);
+        chosen
+    });
+    if let Some(hot) = chosen.and_then(|chosen| chosen.duty.hot()) {
+        count(hot, platform::instructions());
     }
-    let was_rolling_back = state.chain.state().rollback_to.is_some();
-    let next = state.tick(state.is_tick_late(at, now));
-    // Only here, because a tick that traps must leave its due time to the next tick. If a tick is still armed, its time is the due time.
-    state.clock.due = state.clock.blocks_at;
-    arm_at(state, next);
-    arm_uploads(state);
-    arm_deletions(state);
-    if was_rolling_back {
-        arm_records(state);
-    }
-    // After the work, because pruned blocks no longer count as backlog.
-    sampling::note(state);
 }
 
 #[cfg(test)]

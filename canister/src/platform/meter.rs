@@ -46,9 +46,9 @@ hot! {
     AcquireDeletions "acquire_blob_deletion_batch"
     /// `complete_blob_deletion_batch`.
     CompleteDeletions "complete_blob_deletion_batch"
-    /// A firing of the timer for blocks.
+    /// A firing of the daemon for blocks.
     TimerBlocks "timer_blocks"
-    /// A firing of the timer for UTXO records.
+    /// A firing of the daemon for UTXO records.
     TimerRecords "timer_records"
 }
 

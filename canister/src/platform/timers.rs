@@ -11,16 +11,10 @@ use std::{cell::Cell, time::Duration};
 /// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// The safety timer, every ten minutes.
+    /// The safety timer.
     Safety,
-    /// The one-shot for blocks.
-    Blocks,
-    /// The one-shot that grows memory.
-    Growth,
-    /// The interval timer for UTXO records.
-    Records,
-    /// The one-shot for the deletion queue.
-    Deletions,
+    /// The one-shot of the duty that is due first.
+    Work,
     /// The one-shot that draws the hash key.
     Key,
 }
@@ -32,7 +26,7 @@ thread_local! {
 
 impl Timer {
     /// The number of kinds.
-    pub const KINDS: usize = 6;
+    pub const KINDS: usize = 3;
 
     /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which otherwise still fires.
     pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {

@@ -1,4 +1,4 @@
-//! Times of the timers: when each fires, which one is overdue, and what was logged about overdue timers.
+//! Times of the daemon: when its timers fire, when its duties are due, and what was logged about them.
 //!
 //! Times are nanoseconds since the Unix epoch. The clock and the platform's timers are not persisted: an upgrade loses both.
 
@@ -11,24 +11,24 @@ use coppice_storage::NS;
 pub const QUEUE_SECS: u64 = 10;
 /// Seconds after which the calls of timers that fired together are done.
 const ROUNDS_SECS: u64 = 2;
-/// Timers whose work reads the balance, in the order in which `health` reports an overdue one.
-const FIRING: [Timer; 4] = [Timer::Blocks, Timer::Safety, Timer::Records, Timer::Deletions];
+/// Timers whose work reads the balance.
+const FIRING: [Timer; 2] = [Timer::Work, Timer::Safety];
 
-/// Times of the timers, and what was logged about them.
-#[derive(Debug, Default)]
+/// Times of the daemon, and what was logged about them.
+#[derive(Debug)]
 pub struct Clock {
-    /// When the one-shot for blocks fires; `None` if it is not armed.
-    pub blocks_at: Option<u64>,
-    /// When the safety timer (every ten minutes) fires next, or somewhat later; 0 before it is armed, `u64::MAX` while it is cancelled.
+    /// When the one-shot fires; `None` if it is not armed.
+    pub fires_at: Option<u64>,
+    /// When the safety timer fires next, or somewhat later; 0 before it is started, `u64::MAX` while it is cancelled.
     pub safety_at: u64,
-    /// Seconds between two firings of the timer for records; `None` if it does not run.
-    pub records_every: Option<u64>,
-    /// When the one-shot for the deletion queue fires; `None` if it is not armed.
-    pub deletions_at: Option<u64>,
-    /// When the last one-shot was to fire that grows memory for a tick; `None` if memory has grown since.
+    /// Seconds between two firings of the safety timer.
+    pub safety_secs: u64,
+    /// When work on blocks is due: begun work, pruning, sweeps. Stays in the past until a firing has ended.
+    pub blocks_at: Option<u64>,
+    /// Seconds between two parts of a job of the record pruner; `None` if there is no job to work on.
+    pub job_secs: Option<u64>,
+    /// When memory was to grow that a part of a job needs; `None` if none is needed.
     pub growth_at: Option<u64>,
-    /// Due time of the oldest tick for blocks that has not finished.
-    pub due: Option<u64>,
     /// Unix seconds of the last sample; 0 before the first one.
     pub sampled_secs: u64,
     /// Due time of the timer that was last logged as overdue.
@@ -41,16 +41,34 @@ pub struct Clock {
     fired_at: [u64; Timer::KINDS],
 }
 
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            fires_at: None,
+            safety_at: 0,
+            safety_secs: SAFETY_SECS,
+            blocks_at: None,
+            job_secs: None,
+            growth_at: None,
+            sampled_secs: 0,
+            logged_overdue: 0,
+            logged_draw: false,
+            logged_refused: false,
+            fired_at: [0; Timer::KINDS],
+        }
+    }
+}
+
 impl Clock {
-    /// Records that a tick for blocks is due at `at`.
-    pub fn note_due(&mut self, at: u64) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    /// Makes work on blocks due at `at`, or earlier if it is due earlier; `u64::MAX` changes nothing.
+    pub fn blocks_by(&mut self, at: u64) {
+        self.blocks_at = Some(self.blocks_at.map_or(at, |due| due.min(at))).filter(|due| *due < u64::MAX);
     }
 
     /// Latest time of the safety timer's next firing. A firing that is already due waits for its message or has trapped, so the one after
     /// it counts.
     pub fn next_safety(&self, now: u64) -> u64 {
-        if self.safety_at > now { self.safety_at } else { now + SAFETY_SECS * NS }
+        if self.safety_at > now { self.safety_at } else { now + self.safety_secs * NS }
     }
 }
 
@@ -58,11 +76,9 @@ impl State {
     /// Returns when a timer is due, or `None` if the timer does not run.
     fn timer_due(&self, timer: Timer) -> Option<u64> {
         match timer {
-            Timer::Blocks => self.clock.blocks_at,
+            Timer::Work => self.clock.fires_at,
             Timer::Safety => Some(self.clock.safety_at).filter(|&at| at > 0),
-            Timer::Records => self.clock.records_every.map(|_| self.records_tick_ns()),
-            Timer::Deletions => self.clock.deletions_at,
-            Timer::Growth | Timer::Key => None,
+            Timer::Key => None,
         }
     }
 
@@ -76,36 +92,22 @@ impl State {
         FIRING.into_iter().filter(|&other| other != timer && is_under_way(other)).count() as u32
     }
 
-    /// Returns the overdue timer and its due time, if any.
-    pub fn overdue(&self, now: u64) -> Option<(Timer, u64)> {
-        let slack_secs = |timer| match timer {
-            Timer::Blocks => self.overdue_secs(),
-            Timer::Safety => SAFETY_SECS,
-            Timer::Records => self.clock.records_every.unwrap_or_default(),
-            Timer::Deletions | Timer::Growth | Timer::Key => QUEUE_SECS,
-        };
-        let is_overdue = |timer, due| now.saturating_sub(due) > slack_secs(timer) * NS;
-        FIRING
-            .into_iter()
-            .find_map(|timer| self.timer_due(timer).filter(|&due| is_overdue(timer, due)).map(|due| (timer, due)))
+    /// Returns the due time of an overdue timer, if any.
+    pub fn overdue(&self, now: u64) -> Option<u64> {
+        let slack_secs = |timer| if timer == Timer::Work { self.overdue_secs() } else { self.clock.safety_secs };
+        let is_overdue = |timer: Timer, due: u64| now.saturating_sub(due) > slack_secs(timer) * NS;
+        FIRING.into_iter().find_map(|timer| self.timer_due(timer).filter(|&due| is_overdue(timer, due)))
     }
 
-    /// Seconds after which a timer for blocks that has not fired counts as lost.
+    /// Seconds after which a one-shot that has not fired counts as lost.
     fn overdue_secs(&self) -> u64 {
         QUEUE_SECS + self.pruner.interval_secs()
     }
 
-    /// Returns when the one-shot for blocks fires. A due one-shot may wait in the queue of a busy subnet, and must not be deferred.
-    /// An overdue one-shot may have trapped and counts as not armed, so that a new one is armed in addition.
-    pub fn blocks_armed(&self, now: u64) -> Option<u64> {
+    /// Returns when the one-shot fires. A due one-shot may wait in the queue of a busy subnet, and must not be deferred. An overdue one-shot
+    /// may have trapped and counts as not armed, so that a new one is armed in addition.
+    pub fn one_shot_at(&self, now: u64) -> Option<u64> {
         let overdue = self.overdue_secs();
-        self.clock.blocks_at.filter(|&armed| now <= armed.saturating_add(overdue * NS))
-    }
-
-    /// Returns whether a tick for blocks that was to fire at `at` is so late that the previous ticks must have trapped. The first tick is
-    /// never late in this sense, because no earlier tick can have trapped: then the subnet or its clock stood still.
-    pub fn is_tick_late(&self, at: u64, now: u64) -> bool {
-        let secs = (2 * self.pruner.interval_secs()).max(2 * QUEUE_SECS);
-        self.clock.due.is_some_and(|due| now >= due.saturating_add(secs * NS) && at > due)
+        self.clock.fires_at.filter(|&armed| now <= armed.saturating_add(overdue * NS))
     }
 }

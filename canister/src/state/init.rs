@@ -13,6 +13,7 @@ use coppice_chain::pruning::Pruner;
 use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
 use coppice_storage::Space;
 use coppice_storage::blob::BlobStore;
+use std::mem::replace;
 use std::rc::Rc;
 
 /// Creates the state of a new canister.
@@ -57,8 +58,13 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
     cells.check_header(0, &places::HEADER)?;
-    let stored = config::CELL.load(&cells)?.ok_or("the settings are missing")?;
+    let mut stored: config::Stored = config::CELL.load(&cells)?.ok_or("the settings are missing")?;
+    let utxo = config::utxo_settings(stored.config.utxo.clone());
+    let is_other_build = replace(&mut stored.config.utxo, utxo.clone()) != utxo;
     open(cells, stored)?;
+    if is_other_build {
+        mutate(State::save_config);
+    }
     read(|state| platform::set_certified_data(&state.chain.state().certified));
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
     mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| error.to_string())?;
@@ -66,8 +72,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 }
 
 fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
-    let config::Stored { mut config, roles, deletions_stopped, records: records_cap } = stored;
-    config.utxo = config::utxo_settings(config.utxo);
+    let config::Stored { config, roles, deletions_stopped, records: records_cap } = stored;
     config::bound_memory(&config);
     let arena = memory::arena()?;
     let mut pruner = Pruner::open(Rc::clone(&cells))?;

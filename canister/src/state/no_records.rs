@@ -43,10 +43,6 @@ pub fn has_owner(owner: Owner) -> bool {
 
 #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "the functions of `records/mod.rs`")]
 impl State {
-    pub(super) fn records_tick_ns(&self) -> u64 {
-        0
-    }
-
     pub(super) fn bound_records(&mut self) {}
 
     pub(super) fn applied_before(&self) -> Option<u64> {

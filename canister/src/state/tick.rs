@@ -7,6 +7,7 @@
 use super::State;
 use crate::{logs, platform};
 use coppice_chain::pruning::{AT_ONCE, Constraints, Piece};
+use coppice_storage::NS;
 use coppice_storage::chunks::is_expired;
 use coppice_storage::marker::Turn;
 
@@ -69,13 +70,16 @@ impl State {
         first.map(|(piece, _)| piece)
     }
 
-    /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.
-    pub fn next_expiry(&self) -> Option<u64> {
+    /// Returns when begun work is due, in Unix nanoseconds: the first expiry of an open upload, or what a rollback, an abort or a reset has
+    /// left. Ignores work that is skipped.
+    pub fn begun_at(&self, now: u64) -> Option<u64> {
         let waits = |piece| !self.pruner.is_skipped(piece);
         let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
         let transaction = self.transaction_touched().filter(|_| waits(Piece::Transaction));
-        let touched = block.into_iter().chain(transaction).min()?;
-        Some(touched.saturating_add(self.config.upload_expiry_secs))
+        let expires = |touched: u64| touched.saturating_add(self.config.upload_expiry_secs).saturating_mul(NS);
+        let undo = self.chain.is_under_way() && waits(Piece::Undo);
+        let undo = undo.then(|| self.rollback_waits_until().unwrap_or(now));
+        block.into_iter().chain(transaction).map(expires).chain(undo).min()
     }
 
     fn expire_upload(&mut self) {

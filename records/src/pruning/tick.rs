@@ -14,20 +14,14 @@ use coppice_interface::{
 use coppice_storage::marker::{self, Turn};
 use coppice_storage::{Budget, Ic, NS, Platform as _, log};
 
-/// Least seconds that a tick must be late, whatever the interval, before it assumes that earlier ticks trapped.
-const PATIENCE: u64 = 60;
-
 /// Maximum ops of a tick: a record, each of its pages, each parent that is marked or preserved, and each spender that is looked up is one.
 const OPS: u64 = 200_000;
 
 impl UtxoPruner {
-    /// Does the work of one firing of the timer. Does almost nothing if nothing is due.
-    pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
+    /// Does the work of one firing, and makes the next one due. Does almost nothing if nothing is due. `late`: earlier firings must have trapped.
+    pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool, late: bool) {
         self.ticks += 1;
-        let (now_ns, interval) = (Ic::now_ns(), self.stored.settings.tick_interval_secs);
-        // A tick that trapped did not set `next_tick_ns`. A busy platform may delay a tick, too.
-        let late = self.next_tick_ns > 0 && now_ns >= self.next_tick_ns + (2 * interval).max(PATIENCE) * NS;
-        self.next_tick_ns = now_ns + interval * NS;
+        self.next_tick_ns = Ic::now_ns() + self.stored.settings.tick_interval_secs * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;
         }

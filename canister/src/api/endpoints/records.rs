@@ -8,11 +8,11 @@ use coppice_interface::*;
 use coppice_records::pruning::NotifiedHeight;
 use std::fmt::Debug;
 
-/// Runs a message that may change the jobs, then arms or cancels the timer for records.
+/// Runs a message that may change the jobs, then arms the daemon.
 fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
     mutate(|state| {
         let result = run(state);
-        daemon::arm_records(state);
+        daemon::arm(state);
         result
     })
 }

@@ -95,7 +95,7 @@ pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, T
     mutate(|state| {
         let Records { utxo, blobs, settings, .. } = state.records_at(0).records;
         let begun = utxo.begin_upload(blobs, &arg, settings, by, now);
-        daemon::arm_uploads(state);
+        daemon::arm(state);
         begun
     })
 }
@@ -117,7 +117,7 @@ pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyErr
     mutate(|state| {
         daemon::watch(state);
         let applied = state.apply_block(&arg, missing);
-        daemon::arm_records(state);
+        daemon::arm(state);
         daemon::on_ack(state);
         applied
     })

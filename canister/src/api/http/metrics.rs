@@ -120,7 +120,7 @@ impl Text {
             ("coppice_prune_runs_total", "Runs that pruned something.", status.runs),
             (
                 "coppice_prune_ticks_total",
-                "Firings of the timer for blocks since the canister was started.",
+                "Firings of the daemon for blocks since the canister was started.",
                 status.ticks,
             ),
             ("coppice_backlog_blocks", "Blocks that may be pruned and are not pruned yet.", backlog.blocks),
@@ -135,7 +135,7 @@ impl Text {
             ("coppice_skipped", "Pieces of work that are skipped because they trap.", status.skipped.len() as u64),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
-        let help = "Next firing of the timer for blocks.";
+        let help = "Next firing of the daemon.";
         let next = std::iter::once(([""; 5], status.next_tick_ns as f64 / 1e9));
         self.figure(("coppice_prune_next_tick_timestamp_seconds", help), next)?;
         let marks = status.water_marks.map_or([0; 3], |marks| [marks.low, marks.high, marks.emergency]);

@@ -231,7 +231,7 @@ fn public_replies_do_not_reveal_the_balance() {
         fail_to_preserve(UtxoRefusal::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));
         // The balance must keep two calls of a timer.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
-        mutate(crate::operation::daemon::records::grow);
+        mutate(|state| crate::operation::daemon::records::grow(state, platform::time_ns()));
         assert_eq!(schedule().is_err(), liquid == 77_654_321_987, "{liquid}");
         let secrets = [liquid, frozen, liquid + frozen, missing(liquid), to_grow];
         for (name, answer) in public_answers() {

@@ -53,7 +53,7 @@ fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), Str
 
 fn tick(state: &mut State) -> UtxoPruneCounts {
     let (pruner, mut records) = state.utxo_pruner();
-    pruner.tick(&mut records, false);
+    pruner.tick(&mut records, false, false);
     state.records.pruner.status(settings_of(&state.config), &state.records.deletions).totals
 }
 

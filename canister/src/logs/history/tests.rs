@@ -91,7 +91,11 @@ fn tick_samples_after_its_work() {
     }
     assert!(read(|state| sampling::sample_now(state, T, state.due().as_ref())).backlog > 0);
     at(T + 60);
-    mutate(|state| crate::operation::daemon::tick(state, platform::timers::Timer::Blocks, platform::time_ns()));
+    mutate(|state| {
+        let now = platform::time_ns();
+        state.clock.blocks_by(now);
+        crate::operation::daemon::fire(state, platform::timers::Timer::Work, now);
+    });
     let last = read(|state| state.history.samples(Span::Day, T + 60)).pop().unwrap();
     assert_eq!((last.at, last.backlog, last.pruned > 0), (T + 60, 0, true));
 }

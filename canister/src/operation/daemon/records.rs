@@ -1,113 +1,124 @@
-//! Timers for UTXO records and for the deletion queue, and the growth of memory that ticks for records need.
+//! Duties of UTXO records: jobs of their pruner, leases of the deletion queue, and growth of the memory that jobs need.
 
-use super::{fire, judge, wake};
-use crate::operation::sampling;
+use super::duty::{Duty, NEVER};
 use crate::platform::cycles;
-use crate::platform::meter::{Hot, count};
-use crate::platform::timers::Timer;
-use crate::platform::{self};
+use crate::platform::meter::Hot;
+use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
-use crate::state::{State, mutate};
-use crate::{logs, memory};
+use crate::{logs, memory, platform};
 use coppice_storage::{Growth, NS};
 use std::mem::replace;
 
-/// Seconds between two attempts to grow memory for a tick if growing traps.
+/// Seconds between two attempts to grow memory, if growing traps or is refused.
 const GROWTH_SECS: u64 = 600;
 
-/// Runs the timer for records at the interval in force if there is a job. Stops the timer if there is no job, or if records must stay: while
-/// deletions are stopped, and until a rollback has ended, because the rollback has compared its blocks with the pruned height.
-pub fn arm_records(state: &mut State) {
-    let interval = state.records.pruner.interval_secs().filter(|_| may_prune_records(state));
-    let interval = interval.filter(|_| cycles::pause().is_none());
-    if replace(&mut state.clock.records_every, interval) == interval {
-        return;
-    }
-    state.records.pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
-    match interval {
-        Some(secs) => Timer::Records.every(secs, || mutate(tick_records)),
-        None => Timer::Records.cancel(),
-    }
+/// A job of the record pruner; each part has its own message.
+struct Job;
+/// Leases that expire, and rows whose back-off ends.
+struct Leases;
+/// Growth of memory, in a message of its own, because each part of a job would trap if growing traps.
+struct Grow;
+
+/// The duties.
+pub static DUTIES: &[&dyn Duty] = &[&Job, &Leases, &Grow];
+
+/// Returns the seconds between two parts of the job; `None` if there is no job, or if records must stay: while deletions are stopped, and
+/// until a rollback has ended, because the rollback has compared its blocks with the pruned height.
+pub fn job_secs(state: &State) -> Option<u64> {
+    state.records.pruner.interval_secs().filter(|_| may_prune(state))
 }
 
-fn may_prune_records(state: &State) -> bool {
+fn may_prune(state: &State) -> bool {
     state.deletions_stopped.is_none() && state.chain.state().rollback_to.is_none()
 }
 
-/// Arms the timer for the deletion queue for the next expiry or end of a back-off. While cycles are low only calls to the queue notice
-/// these.
-pub fn arm_deletions(state: &mut State) {
-    if cycles::pause().is_some() {
-        return;
-    }
-    let now = platform::time_ns();
-    // The platform's timer may be lost: see `watch`. A worker's call wakes only the queue's timer.
-    if let Some(due) = state.clock.deletions_at.filter(|at| now.saturating_sub(*at) > QUEUE_SECS * NS) {
-        wake(&mut state.clock, due, "deletion queue: its timer is overdue; woken");
-    }
-    let Some(at) = state.records.deletions.next_event() else { return };
-    let at = at.max(now);
-    let armed = state.clock.deletions_at.filter(|armed| now <= armed.saturating_add(QUEUE_SECS * NS));
-    if armed.is_some_and(|armed| armed <= at) {
-        return;
-    }
-    let before = state.clock.deletions_at.replace(at);
-    Timer::Deletions.once(at - now, before.is_some_and(|before| before > now), || mutate(tick_deletions));
+/// Makes the first part of a job due after an interval, or ends the wait for a job.
+pub fn follow(state: &mut State, interval: Option<u64>) {
+    state.records.pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
 }
 
-/// Does the work of a firing for the deletion queue: expires leases and ends back-offs.
-fn tick_deletions(state: &mut State) {
-    fire(state, Timer::Deletions, |state| {
-        state.clock.deletions_at = None;
-        judge(state, 0);
-        state.records.deletions.tick(platform::time_ns());
-        arm_deletions(state);
-        sampling::note(state);
-    });
+/// Makes the next part of a job due, because the safety timer fires at the job's interval, and replays the firings that it has missed.
+pub fn due_now(state: &mut State, now: u64) {
+    if state.clock.job_secs.is_some() {
+        let next = &mut state.records.pruner.next_tick_ns;
+        *next = now.min(*next);
+    }
 }
 
-/// Does the work of a firing for records: a part of the job, if there is one.
-fn tick_records(state: &mut State) {
-    fire(state, Timer::Records, |state| {
-        judge(state, 0);
+impl Duty for Job {
+    fn next_due(&self, state: &State, _now: u64) -> u64 {
+        state.clock.job_secs.map_or(NEVER, |_| state.records.pruner.next_tick_ns)
+    }
+
+    fn interval_secs(&self, state: &State) -> u64 {
+        state.clock.job_secs.unwrap_or_default()
+    }
+
+    fn work(&self, state: &mut State, now: u64, late: bool) {
         let low_on_cycles = cycles::pause().is_some();
-        // Growth is deferred, because if growing traps, every firing of the interval timer would trap.
         memory::growth(|growth| {
             growth.put_off(|| {
-                // The firing may have been scheduled before deletions were stopped, or a rollback began.
-                if may_prune_records(state) {
-                    let (pruner, mut records) = state.utxo_pruner();
-                    pruner.tick(&mut records, low_on_cycles);
+                // The last message may have begun a rollback, or stopped deletions.
+                if !may_prune(state) {
+                    return;
                 }
-            })
+                let (pruner, mut records) = state.utxo_pruner();
+                pruner.tick(&mut records, low_on_cycles, late);
+            });
         });
-        arm_growth(state);
-        arm_records(state);
-        sampling::note(state);
-    });
-    count(Hot::TimerRecords, platform::instructions());
-}
-
-/// Arms a one-shot that grows the memory that the tick wanted. If growing traps, the one-shot is lost and the next attempt waits
-/// `GROWTH_SECS`.
-fn arm_growth(state: &mut State) {
-    let now = platform::time_ns();
-    let tried = |at: u64| now < at.saturating_add(GROWTH_SECS * NS);
-    if !memory::growth(Growth::is_wanted) || state.clock.growth_at.is_some_and(tried) {
-        return;
+        if state.clock.growth_at.is_none() && memory::growth(Growth::is_wanted) {
+            state.clock.growth_at = Some(now);
+        }
     }
-    state.clock.growth_at = Some(now);
-    Timer::Growth.once(0, false, || mutate(grow));
+
+    fn hot(&self) -> Option<Hot> {
+        Some(Hot::TimerRecords)
+    }
 }
 
-/// Grows the memory that ticks wanted; logs the first refusal.
-pub fn grow(state: &mut State) {
+impl Duty for Leases {
+    fn next_due(&self, state: &State, _now: u64) -> u64 {
+        state.records.deletions.next_event().unwrap_or(NEVER)
+    }
+
+    fn interval_secs(&self, _state: &State) -> u64 {
+        QUEUE_SECS
+    }
+
+    fn work(&self, state: &mut State, now: u64, _late: bool) {
+        state.records.deletions.tick(now);
+    }
+}
+
+impl Duty for Grow {
+    /// Only during the first seconds of each period, because an attempt that traps cannot record that it was made.
+    fn next_due(&self, state: &State, now: u64) -> u64 {
+        let Some(first) = state.clock.growth_at else { return NEVER };
+        let (period, window) = (GROWTH_SECS * NS, 2 * QUEUE_SECS * NS);
+        let since = now.saturating_sub(first);
+        let begun = first + since / period * period;
+        if now.saturating_sub(begun) < window { begun } else { begun + period }
+    }
+
+    fn interval_secs(&self, _state: &State) -> u64 {
+        GROWTH_SECS
+    }
+
+    fn work(&self, state: &mut State, now: u64, _late: bool) {
+        grow(state, now);
+    }
+}
+
+/// Grows the memory that a job needs, and logs the first refusal.
+pub fn grow(state: &mut State, now: u64) {
     let clock = &mut state.clock;
     match memory::growth(Growth::grow_wanted) {
         Ok(()) => (clock.growth_at, clock.logged_refused) = (None, false),
-        Err(why) if !replace(&mut clock.logged_refused, true) => {
-            logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
+        Err(why) => {
+            clock.growth_at = Some(now + GROWTH_SECS * NS);
+            if !replace(&mut clock.logged_refused, true) {
+                logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
+            }
         }
-        Err(_) => {}
     }
 }

@@ -1,9 +1,12 @@
-use super::records::grow;
 use super::*;
 use crate::memory;
 use crate::platform::native;
 use crate::state::{self, read};
 use coppice_interface::{CanisterArg, InitArg};
+
+fn grow(state: &mut State) {
+    records::grow(state, platform::time_ns());
+}
 
 fn lines(of: &str) -> usize {
     native::with(|world| world.log.iter().filter(|line| line.contains(of)).count())
@@ -20,10 +23,10 @@ fn fresh() {
 #[test]
 fn unpaid_timers_are_cancelled_and_armed_again_after_a_top_up() {
     fresh();
-    mutate(arm);
+    mutate(start);
     let armed =
-        || native::with(|world| [Timer::Safety, Timer::Blocks].map(|timer| world.timers.get(&(timer as u8)).copied()));
-    let both = read(|state| [Some(state.clock.safety_at), state.clock.blocks_at]);
+        || native::with(|world| [Timer::Safety, Timer::Work].map(|timer| world.timers.get(&(timer as u8)).copied()));
+    let both = read(|state| [Some(state.clock.safety_at), state.clock.fires_at]);
     assert_eq!((armed(), both.contains(&None)), (both, false));
     let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
     mutate(watch_cycles);
@@ -37,7 +40,7 @@ fn unpaid_timers_are_cancelled_and_armed_again_after_a_top_up() {
 fn lasting_conditions_are_logged_once() {
     fresh();
     for said in [1, 2] {
-        mutate(arm);
+        mutate(start);
         native::with(|world| world.time_ns += 10_000 * NS);
         (0..200).for_each(|_| mutate(watch));
         assert_eq!(lines("a timer is overdue; woken"), said);

@@ -18,7 +18,6 @@ pub(crate) mod records;
 mod sentences;
 
 use crate::platform;
-use crate::platform::timers::Timer;
 use crate::state::State;
 use crate::state::records::FED;
 pub use action::{Action, Command};
@@ -35,14 +34,9 @@ pub use sentences::holder;
 /// sentences, and for checks of pages that nothing else reads.
 pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some((timer, due)) = state.overdue(platform::time_ns()) {
-        let timer = match timer {
-            Timer::Blocks | Timer::Safety | Timer::Growth | Timer::Key => "blocks",
-            Timer::Records => "UTXO records",
-            Timer::Deletions => "the deletion queue",
-        };
+    if let Some(due) = state.overdue(platform::time_ns()) {
         let late = platform::time_ns().saturating_sub(due) / NS;
-        let message = format!("the timer for {timer} is overdue by {}", duration(late));
+        let message = format!("a timer of the daemon is overdue by {}", duration(late));
         found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
     }
     if !state.key.is_set() {

@@ -147,7 +147,7 @@ fn low_cycles_are_reported_as_the_daemon_sees_them() {
         ..ConfigChange::default()
     };
     state::mutate(|state| state.set_config("set_config", &change)).unwrap();
-    state::mutate(daemon::arm);
+    state::mutate(daemon::start);
     let a_call = native::with(|world| world.timer_call_cycles);
     let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
         native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));

@@ -85,11 +85,6 @@ impl State {
         AtHeight { chain, records: Records { utxo, blobs, deletions, settings }, call }
     }
 
-    /// Returns when the next tick for records is due.
-    pub(super) fn records_tick_ns(&self) -> u64 {
-        self.records.pruner.next_tick_ns
-    }
-
     /// Applies the limits on records and on rows of the deletion queue. The cap on records depends on the policy's target, and the reserve
     /// above the cap moves only if the cap changes.
     pub(super) fn bound_records(&mut self) {
@@ -211,7 +206,7 @@ impl State {
     }
 
     /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
-    pub(super) fn rollback_waits_until(&self) -> Option<u64> {
+    pub fn rollback_waits_until(&self) -> Option<u64> {
         self.chain.state().rollback_to?;
         self.records.applier.waits.as_ref().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
     }

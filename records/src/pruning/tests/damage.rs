@@ -173,7 +173,7 @@ fn pruner_pauses_when_cycles_are_low() {
     let due = Tx::orphan(1, 1);
     s.make_due(&due);
     s.pruner.notify_block(2_000, true, false).unwrap();
-    s.with(|pruner, records| pruner.tick(records, true));
+    s.with(|pruner, records| pruner.tick(records, true, false));
     assert!(s.there(&due) && s.status().pending.is_some());
     assert!(twin::with(|world| world.log.iter().any(|line| line.contains("min_liquid_cycles"))));
     s.tick(1);

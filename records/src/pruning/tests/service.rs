@@ -6,8 +6,11 @@ use crate::pruning::UtxoPruner;
 use crate::testing::{Tx, World, block, mined, raw};
 use coppice_interface::*;
 use coppice_storage::testing::{hash_key, overwrite};
-use coppice_storage::twin;
+use coppice_storage::{NS, twin};
 use std::ops::{Deref, DerefMut};
+
+/// Seconds after which a tick counts as late.
+const PATIENCE_SECS: u64 = 60;
 
 pub struct Service {
     pub w: World,
@@ -62,10 +65,15 @@ impl Service {
         run(pruner, &mut Records { utxo: store, blobs, deletions: queue, settings })
     }
 
-    /// Does a tick, `secs` seconds later.
+    /// Does a tick, `secs` seconds later; late after a minute.
     pub fn tick(&mut self, secs: u64) {
-        twin::with(|world| world.time_ns += secs * 1_000_000_000);
-        self.with(|pruner, records| pruner.tick(records, false));
+        let now = twin::with(|world| {
+            world.time_ns += secs * NS;
+            world.time_ns
+        });
+        let due = self.pruner.next_tick_ns;
+        let late = due > 0 && now >= due + PATIENCE_SECS * NS;
+        self.with(|pruner, records| pruner.tick(records, false, late));
     }
 
     /// Changes the settings without the check that unmined transactions become old before their parents may be deleted.

@@ -135,7 +135,8 @@ fn a_timer_is_overdue_until_it_fires() {
     cleared(&coppice, ProblemCode::TimerOverdue);
     host.restore(&before);
     no_timer_fires(2_130);
-    let problem = raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
+    let problem =
+        raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "a timer of the daemon is overdue by");
     assert!(problem.since_ns.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
     coppice.pass(0);
     cleared(&coppice, ProblemCode::TimerOverdue);
@@ -168,7 +169,7 @@ fn a_lost_timer_is_woken_by_an_operators_call() {
             coppice.pass(1_000);
         }
         assert_eq!(coppice.prune_status().ticks, ticks, "{name}: nothing fires any more");
-        raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
+        raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "a timer of the daemon is overdue by");
         call(&coppice);
         coppice.pass(0);
         assert!(coppice.prune_status().ticks > ticks, "{name}");

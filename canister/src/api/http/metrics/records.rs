@@ -56,7 +56,7 @@ pub fn write(text: &mut Text, state: &State) -> io::Result<()> {
     let all: [Plain; 3] = [
         (
             "coppice_pruner_ticks_total",
-            "Firings of the timer for UTXO records since the canister was started.",
+            "Firings of the daemon for UTXO records since the canister was started.",
             pruner.ticks,
         ),
         (
