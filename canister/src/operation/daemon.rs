@@ -208,7 +208,10 @@ fn fire_safety(state: &mut State) {
     let planned = replace(&mut state.clock.safety_at, now + interval);
     cycles::learn();
     key::arm(state, 0);
-    state.clock.blocks_by(now);
+    // Not at the interval of a job, because each part of it would then take two firings.
+    if state.clock.safety_secs == SAFETY_SECS || now >= state.clock.blocks_worked_at + SAFETY_SECS * NS {
+        state.clock.blocks_by(now);
+    }
     records::due_now(state, now);
     // Firings between `planned` and now trapped or were missed.
     fire(state, Timer::Safety, planned + now.saturating_sub(planned) / interval * interval);

@@ -25,6 +25,8 @@ pub struct Clock {
     pub safety_secs: u64,
     /// When work on blocks is due: begun work, pruning, sweeps. Stays in the past until a firing has ended.
     pub blocks_at: Option<u64>,
+    /// When the daemon last worked on blocks.
+    pub blocks_worked_at: u64,
     /// Seconds between two parts of a job of the record pruner; `None` if there is no job to work on.
     pub job_secs: Option<u64>,
     /// When memory was to grow that a part of a job needs; `None` if none is needed.
@@ -48,6 +50,7 @@ impl Default for Clock {
             safety_at: 0,
             safety_secs: SAFETY_SECS,
             blocks_at: None,
+            blocks_worked_at: 0,
             job_secs: None,
             growth_at: None,
             sampled_secs: 0,

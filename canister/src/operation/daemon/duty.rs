@@ -50,6 +50,7 @@ impl Duty for Blocks {
     /// Does one piece of begun work, or one bounded run.
     fn work(&self, state: &mut State, now: u64, late: bool) {
         let next = state.tick(late);
+        state.clock.blocks_worked_at = now;
         // What a message has made due for later stays.
         state.clock.blocks_at = state.clock.blocks_at.filter(|due| *due > now);
         state.clock.blocks_by(next.max(now));

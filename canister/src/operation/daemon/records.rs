@@ -37,9 +37,9 @@ pub fn follow(state: &mut State, interval: Option<u64>) {
     state.records.pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
 }
 
-/// Makes the next part of a job due, because the safety timer fires at the job's interval, and replays the firings that it has missed.
+/// Makes the next part of a job due if the safety timer fires at the job's interval, because it replays the firings that it has missed.
 pub fn due_now(state: &mut State, now: u64) {
-    if state.clock.job_secs.is_some() {
+    if state.clock.job_secs == Some(state.clock.safety_secs) {
         let next = &mut state.records.pruner.next_tick_ns;
         *next = now.min(*next);
     }

@@ -169,4 +169,17 @@ fn safety_timer_follows_the_interval_of_a_job() {
         arm(state);
     });
     assert_eq!(secs(), (SAFETY_SECS, None));
+    // A longer interval than that of the safety timer.
+    mutate(|state| {
+        state.deletions_stopped = None;
+        let change =
+            coppice_interface::UtxoPrunerSettingsChange { tick_interval_secs: Some(3_600), ..Default::default() };
+        state.records.pruner.set_settings(&change, &state.config.utxo.clone().unwrap()).unwrap();
+        arm(state);
+        let due = state.records.pruner.next_tick_ns;
+        native::with(|world| world.time_ns += SAFETY_SECS * NS);
+        fire_safety(state);
+        assert_eq!(state.records.pruner.next_tick_ns, due);
+    });
+    assert_eq!(secs(), (SAFETY_SECS, Some(3_600)));
 }
