@@ -164,13 +164,14 @@ fn icp_cli_refuses_a_faulty_project() {
     }
 }
 
-/// The wasm contains its interface, without the comments, as public metadata.
+/// The wasm contains its interface, without comments and indentation, as public metadata.
 #[test]
 fn the_interface_is_in_the_wasm() {
     let name = b"icp:public candid:service";
-    let is_code = |line: &&str| !line.trim_start().starts_with("//");
     for (wasm, file) in [(wasm::canister(), "coppice.did"), (wasm::blocks_canister(), "blocks.did")] {
-        let candid = read(&format!("candid/{file}")).split_inclusive('\n').filter(is_code).collect::<String>();
+        let text = read(&format!("candid/{file}"));
+        let lines = text.split_inclusive('\n').map(|line| line.trim_start_matches(' '));
+        let candid = lines.filter(|line| !line.starts_with("//")).collect::<String>();
         assert!(wasm.windows(name.len()).any(|window| window == name), "{file}");
         assert!(wasm.windows(candid.len()).any(|window| window == candid.as_bytes()), "{file}");
     }

@@ -31,7 +31,7 @@ fn feed(client: &Client<Embedded>, first: u32, block_id: u32, blocks: &[Block]) 
 
 /// Rolls back the blocks above a height. Their records are restored.
 fn take_back(client: &Client<Embedded>, fork: u32) {
-    assert_eq!(client.roll_back_to(fork.into()).done().unwrap().not_restored, 0);
+    assert_eq!(client.roll_back_to(fork.into()).done().unwrap().not_restored, Some(0));
 }
 
 fn writer(net: &Net) -> Client<Embedded> {
