@@ -1,4 +1,4 @@
-//! Daemon: one loop over the [duties](duty::Duty), which two timers run.
+//! Daemon: one loop over the duties of `duty.rs`, which two timers run.
 //!
 //! | timer | kind | fires |
 //! |---|---|---|
