@@ -37,7 +37,7 @@ pub struct Block {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The number is above 2^63 - 1, which is the number of the last possible block.
-    #[error("the block's number is too high: {MAX_NUMBER} at most")]
+    #[error("the block's number is too high: at most {MAX_NUMBER}")]
     Number,
     /// The block's hash does not have 1 to 32 bytes.
     #[error("the block's hash has {bytes} bytes, not 1 to 32")]
@@ -46,7 +46,7 @@ pub enum SealError {
         bytes: usize,
     },
     /// The parent's hash has more than 32 bytes.
-    #[error("the parent's hash has {bytes} bytes; 32 at most")]
+    #[error("the parent's hash has {bytes} bytes; at most 32")]
     ParentHash {
         /// Bytes of the hash.
         bytes: usize,
@@ -60,13 +60,13 @@ pub enum SealError {
         without: usize,
     },
     /// The block has more transactions and keys than [`MAX_ENTRIES`].
-    #[error("the block has {entries} transactions and keys; {MAX_ENTRIES} at most")]
+    #[error("the block has {entries} transactions and keys; at most {MAX_ENTRIES}")]
     TooManyEntries {
         /// Number of transactions and keys.
         entries: u64,
     },
     /// The payload is longer than [`MAX_BLOCK`].
-    #[error("the block has {bytes} bytes; {MAX_BLOCK} at most")]
+    #[error("the block has {bytes} bytes; at most {MAX_BLOCK}")]
     TooLong {
         /// Bytes of the three segments.
         bytes: u64,

@@ -21,7 +21,7 @@ pub enum Kind {
     Update,
     /// A query method, called as a query: its changes are thrown away.
     Query,
-    /// A query method, called as an update: its changes are thrown away too.
+    /// A query method in a replicated call: its changes are thrown away too.
     ReplicatedQuery,
     /// `canister_global_timer`.
     Timer,

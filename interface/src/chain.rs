@@ -187,7 +187,7 @@ pub enum AppendError {
     },
     /// The encoding of a segment is invalid, or its SHA-256 does not match. Also: a SHA-256 does not have 32 bytes, the
     /// block's hash is empty, or the `chunk_size` of an upload is 0.
-    #[error("segment {segment} is wrong at byte {offset}: {why}")]
+    #[error("segment {segment} is invalid at byte {offset}: {why}")]
     BadEncoding {
         /// The segment: 0 body, 1 receipts, 2 index; 0 if the error is in the hash or `chunk_size`.
         segment: u8,
@@ -261,7 +261,7 @@ pub enum UploadError {
     #[error(transparent)]
     UploadOpen(#[from] UploadOpen),
     /// The open upload belongs to another block.
-    #[error("the open upload is of another block, {number}")]
+    #[error("another block is being uploaded: {number}")]
     OtherUpload {
         /// The number of the uploaded block.
         number: u64,
@@ -281,7 +281,7 @@ pub enum UploadError {
         expected: u32,
     },
     /// The chunk was stored already, with other bytes.
-    #[error("the chunk is there already, with other bytes")]
+    #[error("the chunk was received before, with other bytes")]
     ChunkMismatch,
     /// Chunks are missing.
     #[error("{missing} chunks are missing, the first is {first}")]

@@ -410,7 +410,7 @@ pub enum BlobDeletionError {
         limit: u64,
     },
     /// A live lease of the caller has this `request` with other arguments.
-    #[error("a live lease of this request was asked for with other arguments: repeat these, or use another request")]
+    #[error("a live lease of this request has other arguments: repeat those, or use another request")]
     OtherRequest,
     /// No current or recent lease has this token.
     #[error("no live or recent lease has this token")]

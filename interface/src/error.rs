@@ -62,8 +62,8 @@ pub enum BadHeight {
     /// The height is 0; heights begin with 1.
     #[error("the height is 0; heights begin with 1")]
     Zero,
-    /// The height is 2^31 or more, or above the highest height that is accepted now; a chain without blocks, whose numbers are the
-    /// heights, accepts none.
+    /// The height is 2^31 or more, or above the highest height that is accepted now. While heights are block numbers, an
+    /// empty chain accepts no height.
     #[error("the height is above {most}, the highest that is accepted now")]
     TooHigh {
         /// The highest height that is accepted now.

@@ -160,7 +160,7 @@ pub struct RemoveExporter {
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ExporterError {
     /// The name is invalid.
-    #[error("the name is not valid: {why}")]
+    #[error("invalid name: {why}")]
     BadName {
         /// The reason as a sentence.
         why: String,
@@ -175,7 +175,7 @@ pub enum ExporterError {
         principal: Principal,
     },
     /// The principal is registered under another name.
-    #[error("the principal exports as {name}")]
+    #[error("the principal is the exporter {name}")]
     PrincipalTaken {
         /// The name under which the principal is registered.
         name: String,

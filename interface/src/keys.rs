@@ -84,7 +84,7 @@ pub enum KeyError {
         first_available: Option<u64>,
     },
     /// No page of this key ended with this cursor.
-    #[error("the cursor is of no page: {why}")]
+    #[error("invalid cursor: {why}")]
     BadCursor {
         /// The reason as a sentence.
         why: String,

@@ -13,8 +13,7 @@ pub const INGRESS: u64 = 2 << 20;
 /// Bytes of payload in one reply: 2 MiB less 64 KiB for everything else in a reply.
 pub const MAX_REPLY: u64 = (2 << 20) - (64 << 10);
 
-/// Bytes of the longest argument of a query that is called as an update; queries with a longer argument can only be
-/// called as queries.
+/// Bytes of the longest argument of a replicated query; one replica alone answers a query with a longer argument.
 pub const QUERY: u64 = 10_000;
 
 /// A method of the interface.

@@ -20,10 +20,10 @@ pub const MAX_LEAVES: u64 = 15_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The file is longer than any proof.
-    #[error("the file has more than {MAX_FILE} bytes: it is no proof")]
+    #[error("invalid proof: the file has more than {MAX_FILE} bytes")]
     TooLong,
     /// The file is not of the format.
-    #[error("this is no proof of the format {FORMAT:?}: {0}")]
+    #[error("invalid proof (format {FORMAT:?}): {0}")]
     Malformed(String),
     /// A hash is longer than that of any block.
     #[error("the header has a hash of more than 32 bytes")]
@@ -32,7 +32,7 @@ pub enum Refused {
     #[error("the certificate does not hold for this canister and this root key: {0}")]
     Certificate(String),
     /// The certificate is of an empty chain.
-    #[error("the certificate is of a chain without a head")]
+    #[error("the certified chain has no head")]
     NoHead,
     /// The leaves end before or after the certified block.
     #[error("the certificate is of block {certified}, but the proof has {leaves} leaves after block {block}")]

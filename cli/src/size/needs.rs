@@ -79,13 +79,13 @@ pub struct Size {
     pub snapshot_cycles: u128,
     /// Cycles per year for stable memory.
     pub storage_cycles: u128,
-    /// Cycles per year for the messages with the blocks and the records, sent from outside.
+    /// Cycles per year for the messages with the blocks and the records, sent by ingress.
     pub feeding_cycles: u128,
     /// Cycles per year for the same messages from a canister, including that canister's fees for its calls.
     pub calling_cycles: u128,
     /// Cycles per year for the timer and for pruning.
     pub daemon_cycles: u128,
-    /// Cost per year in XDR if the chain is fed from outside; 1 XDR is 1 T cycles.
+    /// Cost per year in XDR if the chain is fed by ingress; 1 XDR is 1 T cycles.
     pub xdr: f64,
     /// Ops per second that pruning needs to keep up: blocks, blobs, and index entries.
     pub ops_per_second: f64,

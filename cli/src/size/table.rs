@@ -28,7 +28,7 @@ pub fn table(sizes: &[Size]) -> String {
         "deposit",
         "upgrade with a snapshot",
         "storage a year",
-        "feeding a year: from outside",
+        "feeding a year by ingress",
         "by a canister",
         "daemon a year",
         "XDR a year",

@@ -123,7 +123,7 @@ pub enum HeldBy {
     #[error("require_export is set and no exporter is registered")]
     NoExporter,
     /// Nothing holds back pruning: the daemon has not pruned the due blocks yet.
-    #[error("nothing holds pruning: a tick will prune")]
+    #[error("the next tick makes room: try again")]
     PruneLag,
     /// Pruning is switched off.
     #[error("pruning is switched off")]
@@ -139,7 +139,7 @@ pub enum HeldBy {
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
     /// The next block is not applied to the UTXO records yet (`utxo_apply_block`).
-    #[error("the next block is not applied to the UTXO records yet: apply it, or end this with utxo_stop_applying")]
+    #[error("the next block is not applied to the UTXO records yet: apply it, or call utxo_stop_applying")]
     UtxoApply,
 }
 

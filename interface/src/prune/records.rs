@@ -63,10 +63,10 @@ pub enum UtxoPrunerError {
         accepted_at_ns: Option<u64>,
     },
     /// No job with this number waits or runs.
-    #[error("no such job waits or runs")]
+    #[error("no job with this number is pending or running")]
     NotOpen,
     /// The block assembly is not running: `utxo_set_block_assembly_state`.
-    #[error("the block assembly does not run")]
+    #[error("the block assembly is not running")]
     BlockAssemblyNotRunning,
     /// Deletions are stopped (`set_deletions_stopped`): only an admin starts them again.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]

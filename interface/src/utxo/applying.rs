@@ -227,10 +227,10 @@ pub enum UtxoApplyError {
     /// A transaction cannot be applied.
     #[error(transparent)]
     Stopped(#[from] Box<UtxoApplyStop>),
-    /// `skip` does not name the transaction at which applying stands.
-    #[error("skip names another transaction than the one at which applying stands")]
+    /// `skip` does not name the next transaction to apply.
+    #[error("skip must name the next transaction to apply")]
     WrongSkip {
-        /// The transaction at which applying stands.
+        /// The next transaction to apply.
         at: Txid,
     },
     /// Memory was refused. A repeated call goes on.

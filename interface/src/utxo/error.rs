@@ -306,7 +306,7 @@ pub enum UtxoRefusal {
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
     /// The bytes are not a valid transaction.
-    #[error("the bytes are no transaction (byte {offset}): {why}")]
+    #[error("invalid transaction at byte {offset}: {why}")]
     BadTransaction {
         /// The first invalid byte, counted from the transaction's start.
         offset: u64,

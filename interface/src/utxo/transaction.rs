@@ -180,7 +180,7 @@ pub enum TransactionUploadError {
         txid: Txid,
     },
     /// The caller has no open upload of this transaction.
-    #[error("the caller uploads no such transaction: begin again")]
+    #[error("no open upload for this transaction: begin one")]
     NoUpload,
     /// The transaction has no such chunk.
     #[error("the transaction has only {chunks} chunks")]
@@ -195,7 +195,7 @@ pub enum TransactionUploadError {
         expected: u32,
     },
     /// The chunk was received already, with other bytes.
-    #[error("the chunk is there already, with other bytes")]
+    #[error("the chunk was received before, with other bytes")]
     ChunkMismatch,
     /// The transaction itself was refused.
     #[error(transparent)]

@@ -320,7 +320,7 @@ fn choice_of_missing_parents_is_an_operators_and_lasts() {
     coppice.append(&block(10, &[Tx::orphan(91, 1)])).unwrap();
     assert!(matches!(call(Who::Controller, 10, Some(refuse)), Err(UtxoApplyError::Stopped(_))));
     assert_eq!(choice(), Some(refuse));
-    // A call that names another transaction to skip than the one at which applying stands changes nothing.
+    // A call whose `skip` does not name the next transaction to apply changes nothing.
     let skip = Some(Txid::from([7; 32]));
     let wrong = UtxoApplyBlock { missing_parents: Some(skipping), skip, ..argument(10) };
     let refused = apply_by(&coppice, Who::Controller, &wrong);

@@ -122,7 +122,7 @@ fn files_of_other_forms_are_refused() {
     for (file, why) in [
         (String::new(), "EOF"),
         ("{}".into(), "missing field"),
-        ("[1, 2]".into(), "this is no proof"),
+        ("[1, 2]".into(), "invalid proof"),
         (whole.replace("proof 1", "proof 2"), "it has the format \"coppice proof 2\""),
         (whole.replace("{\"format\"", "{\"more\":1,\"format\""), "unknown field `more`"),
         (whole.replace("\"seal_before\"", "\"seal\""), "unknown field `seal`"),
