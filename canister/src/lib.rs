@@ -1,6 +1,6 @@
 //! Coppice: a canister that keeps a chain's blocks, receipts and index in stable memory, and prunes them without growing.
 //!
-//! This crate is the wiring: `coppice_chain` keeps the blocks, `coppice_records` the UTXO records, `coppice_storage` the memory of both.
+//! The crate joins three others: `coppice_chain` keeps the blocks, `coppice_records` the UTXO records, `coppice_storage` the memory of both.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,6 @@
-//! Appending a block: every check that can refuse it comes first, then every change. Two refusals are an exception: entering the references
+//! Append of a block: all checks that can refuse the block, then all changes. Two refusals come later, because only entering the references
 //! shows whether a message has room for them, and how many links they need. The tables are reverted if the message has no room for the
-//! references, or the log none for the links. Uploads (`upload/`) use the same checks
-//! and the same `commit`.
+//! references, or the log none for the links. Uploads (`upload/`) use the same checks and the same `commit`.
 
 use super::draft::{Admission, Draft, Standing, too_large};
 use super::header::{BlockMeta, StoredHeader};

@@ -1,4 +1,4 @@
-//! The headers of the kept blocks, in pages of 256 headers that are granules of the arena.
+//! Headers of the kept blocks, in pages of 256 headers that are granules of the arena.
 //!
 //! Blocks are added and removed in order, so a page holds the headers of 256 consecutive numbers. A directory locates the page; up to 268
 //! million blocks can be kept at a time. A page goes back to the arena with its last header.

@@ -12,8 +12,8 @@
 //!        ──▶ headers                           HEADERS: lengths, hashes, times
 //!        ──▶ state                             cell CHAIN: next, log tail
 //! ```
-//! **One message**, for example `append_block`: the canister (`canister/src/api/endpoints/blocks.rs`) calls `ChainStore::append`, which does every check, reserves
-//! memory, and then changes the five structures in the order of the picture. A trap undoes the message.
+//! **One message**, for example `append_block`: the canister (`canister/src/api/endpoints/blocks.rs`) calls `ChainStore::append`, which does
+//! every check, reserves memory, and then changes the five structures in the order of the picture. A trap undoes the message.
 //!
 //! **Between messages**
 //!

@@ -1,7 +1,7 @@
-//! Emptying the chain, so that it can begin again at any number.
+//! Reset: removes all blocks, so that the chain can begin again at any number.
 //!
-//! Readers see no blocks from the message that resets on. Later messages remove the headers and blobs, as far as one message may;
-//! appends wait for that. The index entries become debt of the next sweeps, like those of pruned blocks: postings count blocks from
+//! Readers see no blocks from the message that resets on. Later messages remove the headers and blobs, each within its limits, and appends
+//! are refused until then. The index entries become debt of the next sweeps, like those of pruned blocks: postings count blocks from
 //! `start`, which only a reset raises, above all numbers used so far. So an old posting is never mistaken for one of the next chain:
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Removal of the head, for a reorg. Its references are removed one by one and not left to a sweep, because another block gets its
-//! number, and stale postings would name that block.
+//! Removal of the head, for a reorg. The head's references are removed one by one and not left to a sweep, because another block gets
+//! the head's number, and stale postings would name that block.
 //!
 //! A rollback may cover many blocks, and a block many references, so its progress is persisted, and later messages continue it. For
 //! each block:

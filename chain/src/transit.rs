@@ -1,12 +1,13 @@
-//! A block that is entered into the indexes, or taken out of them, over several messages.
+//! Block in transit: entered into the indexes, or taken out of them, over several messages.
 //!
 //! **Constraint.** A block has up to 100,000 references. In a large index each lies on a page of its own. Entering all of them, or
 //! taking them out, would change 500 MiB in one message, and the platform allows a fraction of that. References that share a bucket of
 //! the index take millions of instructions each, because each search walks the bucket's chain.
 //!
-//! **Design.** A message enters, or takes out, a *slice*: as many references as a [`Meter`] of instructions and pages has room for. At most one block, the one after the head, is partly
-//! in the indexes: the block *in transit*. Its number is `next` (for a first block, its own number), so readers do not see the block.
-//! A reader that finds one of its postings follows the posting's link to older ones, so the block hides nothing.
+//! **Design.** A message enters, or takes out, a *slice*: as many references as a [`Meter`] of instructions and pages has room for. At most
+//! one block, the one after the head, is partly in the indexes: the block *in transit*. The number of the block in transit is `next` (for a
+//! first block, its own number), so readers do not see the block. A reader that finds a posting of the block follows the posting's link to
+//! older ones, so the block hides nothing.
 //!
 //! ```text
 //! in    header, links of the slice, its postings │ … │ the last slice, next rises

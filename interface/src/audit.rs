@@ -1,4 +1,4 @@
-//! The audit log: changes by operators and admins.
+//! Audit log: changes by operators and admins.
 
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;

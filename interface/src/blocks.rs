@@ -1,4 +1,4 @@
-//! Blocks that become UTXO records: what applying needs of a chain's store.
+//! Kept blocks as the source of UTXO records: the functions of a chain's store that applying calls.
 
 use crate::segments::Segment;
 use crate::{BlockHash, ReadError};

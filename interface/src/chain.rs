@@ -1,4 +1,4 @@
-//! Blocks, uploads and reads.
+//! Blocks of the chain: appends, uploads, reads, rollbacks and resets.
 
 use crate::error::{NoMemory, NotReady, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy, UtxoError};

@@ -1,4 +1,4 @@
-//! Lookup of secondary keys.
+//! Lookup of transactions by secondary key.
 
 use crate::BlockHash;
 use candid::CandidType;

@@ -1,5 +1,5 @@
-//! The types of the Candid interface (`candid/coppice.did`), one file for each area. With feature `storage`: `blocks` (what
-//! applying needs of a chain) and `storage` (conversions).
+//! Types of the Candid interface (`candid/coppice.did`), one file for each area. With feature `storage`: `blocks` (the
+//! functions of a chain that applying calls) and `storage` (conversions).
 
 // In the wasm, types have no comments (`native_docs`).
 #![cfg_attr(target_family = "wasm", allow(missing_docs))]

@@ -1,4 +1,4 @@
-//! The canister's log, kept in stable memory.
+//! Log of the canister, kept in stable memory.
 
 use candid::CandidType;
 use coppice_macros::native_docs;

@@ -9,10 +9,10 @@
 //! | [`pruning`] | which records are deleted, when, and how much of it in one message |
 //! | [`sha256`] | digests of several messages at once |
 //! | [`RecordStores`] | all of these, opened together |
-//! | [`places`], [`owners`] | where all of it lies in the canister's stable memory |
+//! | [`places`], [`owners`] | places and owners of this data in the canister's stable memory |
 //!
 //! Modules further down import those above them. The blocks to apply come through [`Blocks`](coppice_interface::blocks::Blocks): this crate does not
-//! know the chain's store.
+//! depend on the chain's store.
 
 pub mod apply;
 pub mod deletion;

@@ -1,7 +1,7 @@
 //! Postings of transaction ids: the blocks that have an id, newest first.
 //!
 //! **Constraint.** An id may occur in every kept block, and thousands of times in one block. Entering, looking up, pruning and
-//! rolling back one occurrence must each have a constant cost. Nearly all ids occur once, and must not pay for the others.
+//! rolling back one occurrence must each have a constant cost. Nearly all ids occur once, and must need no link.
 //!
 //! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash: its newest posting. A
 //! posting has a *link* to the one before it only if it replaced a posting of a kept block. Links lie in the log after those of

@@ -10,9 +10,9 @@
 //! interrupted run resumes where it stopped. Stale index entries of pruned blocks are dropped in bulk, by sweeps that wait for a pause of
 //! the producers (`sweep.rs`).
 //!
-//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`): the marker gives the turn; work that was begun (an upload
-//! that has expired, a rollback, what a reset left) comes first; otherwise [`Pruner::tick`] prunes (`run` calls `ChainStore::remove` for
-//! each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
+//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`). The marker
+//! gives the turn. Work that was begun comes first: an upload that has expired, a rollback, a reset. Otherwise [`Pruner::tick`] prunes
+//! (`run` calls `ChainStore::remove` for each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
 //!
 //! **Between messages** a cell (`stored`) keeps the policy, the last run and the state of the capacity trigger. The position is not
 //! among them, because the chain has it. No message prunes the head, or a block from the guard or from a rollback's target on.

@@ -1,4 +1,4 @@
-//! The part of a run that one message does: the policy gives the target, the chain removes the blocks, the budget limits the work. `sum`
+//! Part of a run that one message does: the policy gives the target, the chain removes the blocks, the budget limits the work. `sum`
 //! adds the parts of a run that lasts several ticks.
 
 use super::due::Due;

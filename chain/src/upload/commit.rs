@@ -1,4 +1,4 @@
-//! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
+//! Commit of an uploaded block: all checks that can refuse the block, then its references, a slice in each message (`transit.rs`).
 
 use super::cell::{Upload, corrupt, uploaded_range};
 use crate::draft::{Admission, Draft};

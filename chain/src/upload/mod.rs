@@ -1,6 +1,6 @@
 //! Uploads of blocks that are larger than an ingress message: begin, put chunks, commit.
 //!
-//! There is at most one upload. Its payload is written directly to its final place, the range after the log's tail, in blobs owned by
+//! At most one upload is open. The payload is written directly to its final place, the range after the log's tail, in blobs owned by
 //! the upload; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not contain
 //! the block, and an abort frees the range. The state of an upload is persisted (`cell.rs`), so it survives an upgrade.
 //!

@@ -1,4 +1,4 @@
-//! External blobs.
+//! External blobs that contain transactions, and their stores.
 
 use candid::CandidType;
 use coppice_macros::native_docs;

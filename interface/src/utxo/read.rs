@@ -1,4 +1,4 @@
-//! Queries of records.
+//! Queries of UTXO records.
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace, UtxoApplyPosition};
 use crate::{Txid, UtxoHash};

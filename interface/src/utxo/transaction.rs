@@ -1,4 +1,4 @@
-//! Creation of records, and the source of a record's transaction.
+//! Creation of UTXO records, and the source of a record's transaction.
 
 use super::super::UploadProgress;
 use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};

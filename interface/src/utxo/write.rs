@@ -1,4 +1,4 @@
-//! Operations that change records.
+//! Operations that change UTXO records.
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use crate::{Txid, UtxoHash};

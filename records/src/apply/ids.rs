@@ -1,4 +1,4 @@
-//! The ids of a block, sorted, because a transaction may come later in its block than one that spends from it.
+//! Ids of a block, sorted, because a transaction may come later in its block than one that spends from it.
 
 use super::window::{BodyError, Source, Window};
 use crate::utxo::Hash;

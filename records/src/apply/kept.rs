@@ -1,4 +1,4 @@
-//! One transaction of a kept block: for a record that is created from it, and for a record that names its place.
+//! Reads of one transaction of a kept block, for a record that is created from it, and for a record that names its place.
 
 use super::window::{BodyError, Reach, Window};
 use crate::utxo::{self, BytesOf, Hash};

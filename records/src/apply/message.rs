@@ -1,4 +1,4 @@
-//! One message's part of a block: its state, its limits, and its errors.
+//! Part of a block that one message applies: state, limits and errors of the message.
 
 use super::Stores;
 use super::ids::Cached;

@@ -234,11 +234,11 @@ pub struct Waits {
     pub why: UtxoError,
 }
 
-/// The state of applying, and why applying stands; each has a cell.
+/// The state of applying, and the reason why the next transaction cannot be applied; each has a cell.
 pub struct Applier {
     cells: Rc<Space>,
     pub(super) stored: Stored,
-    /// Why applying stands at its position, if a transaction there could not be applied.
+    /// The reason why the next transaction cannot be applied, if a message has tried.
     pub stop: Option<Stop>,
     /// Why a rollback waits.
     pub waits: Option<Waits>,
@@ -274,7 +274,7 @@ impl Applier {
         self.stored.missing
     }
 
-    /// Keeps the reason why applying stands at its position. A repeated reason keeps its time.
+    /// Keeps the reason why the next transaction cannot be applied. A repeated reason keeps its time.
     pub fn note_stop(&mut self, text: String, now_ns: u64) {
         if self.position().is_some() && self.stop.as_ref().is_none_or(|known| known.text != text) {
             self.set_stop(Some(Stop { since_ns: now_ns, text }));

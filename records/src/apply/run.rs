@@ -1,4 +1,4 @@
-//! Applying the next block, as far as one message goes.
+//! Application of the next block, within the limits of one message.
 
 use super::message::{INSTRUCTIONS, Run};
 use super::note::AppliedNote;

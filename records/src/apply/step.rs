@@ -1,4 +1,4 @@
-//! The next transactions of a block: read, hashed together, and applied one by one.
+//! Steps of applying: the next transactions of a block are read, hashed together, and applied one by one.
 
 #![expect(clippy::result_large_err, reason = "a stop ends the message, so that its size costs nothing")]
 

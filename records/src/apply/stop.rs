@@ -1,4 +1,4 @@
-//! Stop: the reason why applying stands at its position, kept for `health`.
+//! Stop: the reason why the next transaction cannot be applied, kept for `health`.
 //!
 //! A stop lasts until the position moves: until the transaction can be applied, is skipped or is taken back with its block, or until applying
 //! ends.

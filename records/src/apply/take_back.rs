@@ -1,11 +1,11 @@
-//! Taking an applied block back before a rollback removes it, as far as one message goes.
+//! Undoing of an applied block before a rollback removes the block, within the limits of one message.
 //!
 //! ```text
 //! Unset: from the last transaction to the first, its record loses the block, and keeps its spends
 //! Mark:  the coinbase, which no other block can have, is marked as a double spend with all transactions that spend from it
 //! Free:  only at or below the pruned height: outputs that deleted transactions of the block hold are freed, from the first one on
 //! ```
-//! The block's note goes with the last stage. Damage stops nothing: the transaction or the rest of the block is skipped, and named.
+//! The last stage removes the block's note. If data is damaged, the transaction or the rest of the block is skipped, and named.
 
 use super::message::{INSTRUCTIONS, MOST_READ};
 use super::note::AppliedNote;

@@ -1,4 +1,4 @@
-//! The body of a kept block, read in parts: 80-byte header ‖ VarInt n ‖ n × transaction, standard or with witnesses.
+//! Body of a kept block, read in parts: 80-byte header ‖ VarInt n ‖ n × transaction, standard or with witnesses.
 
 use crate::utxo::{Hash, MAX_TRANSACTION, pass_items};
 use bitcoin_slices::bsl::scan_len;

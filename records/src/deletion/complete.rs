@@ -5,7 +5,7 @@
 //! failed  ─▶ failed: dead after enough failures; otherwise a row under a live lease backs off, and others wait
 //! unknown ─▶ stays leased until the lease expires
 //! ```
-//! The caller implements [`Completion`], because the queue knows nothing of records (`external/complete.rs`).
+//! The caller implements [`Completion`], because the queue does not import the store of records (`external/complete.rs`).
 
 use super::answer::{Answer, at_most_many};
 use super::header::Counter;

@@ -1,4 +1,4 @@
-//! Lanes: rows wait by store type and file type, so that a lease does not scan rows that its worker does not serve.
+//! Lanes: waiting rows by store type and file type, so that a lease does not scan rows that its worker does not serve.
 //!
 //! ```text
 //! 12 + 64 lanes of 48 bytes, after the header's words:
@@ -6,7 +6,7 @@
 //! ```
 //! The first twelve lanes, of `tx` and `outputs` in each store, always exist, because UTXO records name these. Each of the other 64 is
 //! created for its first row and freed with its last. No two lanes have file types that differ only in case, because a file system that
-//! ignores case would have one file for two rows; `tx` and `outputs` are always taken, so that no row stands in the way of a record.
+//! ignores case would have one file for two rows; `tx` and `outputs` are always taken, so that no row can exclude the blob of a record.
 
 use super::answer::Answer;
 use super::header::{ROOT, STORES};

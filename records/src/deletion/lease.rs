@@ -18,7 +18,7 @@
 //!      ─ it is ended, or all are ──────▶ Ended: all rows stay ─ expires, within a quarter of its length ─▶ Over
 //! ```
 //! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the first lease, so a canister without
-//! leases pays nothing.
+//! leases has no such slot.
 
 use super::row::Row;
 use super::token::Token;

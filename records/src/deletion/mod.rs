@@ -15,7 +15,7 @@
 //! | dead | two treaps by number per store type: with a record, without one | was given up |
 //!
 //! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. The space is created with the first row, so
-//! a canister without external blobs pays nothing.
+//! a canister without external blobs has no such space.
 //!
 //! ```text
 //! slots of the arena; space DELETIONS has their header
@@ -25,8 +25,8 @@
 //! ```
 //! **One message.** The canister (`canister/src/api/endpoints/deletion.rs`) calls a method of [`DeletionQueue`], which calls `message`:
 //!
-//! 1. `Ages::advance` begins a half hour, and `Store::notice` notices the passage of time, within a share of the budget: leases that have expired are over at once, and their
-//!    rows return to their lanes one by one, as do rows whose back-off has ended.
+//! 1. `Ages::advance` begins a half hour. `Store::notice` processes the passage of time, within a share of the budget: leases that have expired
+//!    are over at once, and their rows return to their lanes one by one, as do rows whose back-off has ended.
 //! 2. The operation runs on the `Store`.
 //! 3. `Store::bound_dead` drops dead-letter rows above the limit, and `Store::write` writes what has changed of header, lanes, ages and leases.
 //!

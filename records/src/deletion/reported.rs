@@ -1,8 +1,8 @@
 //! Reports of deleted blobs while deletions are stopped: each row is marked as *reported deleted*, and nothing else changes.
 //!
-//! A worker that sent its requests before the stop cannot call them back. Its report deletes no row and no record, because an operator
-//! decides after the stop what becomes of the row; the mark tells the operator that the blob may be gone. The mark stays until the row is
-//! scheduled anew.
+//! A worker that sent its requests to the blob's store before the stop cannot cancel the requests. The worker's report deletes no row and no
+//! record, because an operator decides after the stop about the row; the mark tells the operator that the blob may be gone. The mark stays
+//! until the row is scheduled anew.
 
 use super::answer::{Answer, at_most_many};
 use super::lease::MAX_IDS;

@@ -1,4 +1,4 @@
-//! Rows that come and go without a worker: blobs that callers schedule or cancel, and blobs of UTXO records.
+//! Scheduling: rows that are created or removed without a worker, of blobs that callers schedule or cancel, and of UTXO records.
 //!
 //! ```text
 //! utxo_create ─▶ admits, hold: the row is held ─▶ the pruner deletes the record ─▶ release: the row waits

@@ -1,4 +1,4 @@
-//! UTXO records with external data: both are created together and deleted together.
+//! UTXO records with external data: a record and its data are created together and deleted together.
 
 pub mod complete;
 pub mod create;

@@ -1,4 +1,4 @@
-//! Step between the phases: clears expired preservations. A preservation that cannot be cleared stays, which loses nothing.
+//! Step between the phases: clears expired preservations. A preservation that cannot be cleared stays, so its record is kept.
 
 use super::place::Run;
 use super::step::{Message, Step};

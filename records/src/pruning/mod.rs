@@ -12,9 +12,9 @@
 //! Policy (`heights`), mechanism (`preserve`, `expire`, `delete`) and order (`run`) are separate. Jobs, heights and the run's place are in
 //! one cell, which each message that changes them writes.
 //!
-//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls [`UtxoPruner::tick`], which takes the running job or starts the pending one, and continues
-//! its run. The run walks an ordered index of the store (`utxo/scan.rs`), and calls the step of its phase for each record, as long as the
-//! budget admits another step. At the end the tick writes the cell.
+//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls [`UtxoPruner::tick`], which takes the running job or starts the
+//! pending one, and continues its run. The run walks an ordered index of the store (`utxo/scan.rs`), and calls the step of its phase for
+//! each record, as long as the budget admits another step. At the end the tick writes the cell.
 //!
 //! **Between messages**
 //!

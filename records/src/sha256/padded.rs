@@ -1,4 +1,4 @@
-//! A message with its padding, and the types of blocks and states.
+//! Message with its padding, and the types of blocks and states.
 
 use super::compress::INITIAL;
 

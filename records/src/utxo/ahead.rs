@@ -1,4 +1,4 @@
-//! The transactions of a batch, parsed and hashed in groups before their records are created, because hashes of several transactions are
+//! Transactions of a batch, parsed and hashed in groups before their records are created, because hashes of several transactions are
 //! computed together at half the cost.
 
 use super::parse::{Parsed, Unhashed, hash, parse};

@@ -1,6 +1,6 @@
-//! Applying a transaction of a block: its record is created, or set mined, and the outputs of its inputs are spent, all of it or nothing.
+//! Application of a block's transaction, whole or not at all: its record is created or set mined, and the outputs of its inputs are spent.
 //!
-//! A transaction whose spends do not fit a message is taken in parts: its inputs are checked ([`UtxoStore::check_inputs`]), its record is
+//! A transaction whose spends do not fit a message is applied in parts: its inputs are checked ([`UtxoStore::check_inputs`]), its record is
 //! created without spends, and the spends follow ([`UtxoStore::spend_inputs`]).
 
 use super::call::{Call, if_found};

@@ -17,13 +17,13 @@
 //!                                            each index: radix tree by height ─▶ ring of the masters of a height
 //! ```
 //! **Memory.** An operation reserves once all memory that it may need, and then cannot fail; if that much cannot be reserved, it keeps a
-//! journal, by which a failure is undone byte by byte. A name of a slot that was read is checked before what it leads to is read or written,
-//! because memory that was freed may hold another store's bytes.
+//! journal, by which a failure is undone byte by byte. A slot's name that was read from memory is checked before the slot is read or written,
+//! because freed memory may hold another store's bytes.
 //!
-//! **One message**, for example `utxo_spend`: the canister (`canister/src/api/endpoints/utxo.rs`) calls `State::batch`, which runs `UtxoStore::spend` for each item
-//! while `batch` has budget. An operation checks its arguments and reserves memory before it changes anything, writes the fields, and
-//! then calls `UtxoStore::evaluate` for each record that it touched, which enters the record in the index of records to delete, or
-//! removes it.
+//! **One message**, for example `utxo_spend`: the canister (`canister/src/api/endpoints/utxo.rs`) calls `State::batch`, which runs
+//! `UtxoStore::spend` for each item while `batch` has budget. An operation checks its arguments and reserves memory before it changes
+//! anything, writes the fields, and then calls `UtxoStore::evaluate` for each record that it touched, which enters the record in the index
+//! of records to delete, or removes it.
 //!
 //! **Between messages** a page's counters agree with its entries, the indexes with the heads' links, and the table with the masters. A
 //! transaction *holds* an output if the output's entry names it with the input that spends the output.

@@ -6,7 +6,7 @@
 //!                 88 reverts u64   96 run u32   100 the run's bound u32   104 the cutoff u32   108 the retention u32
 //!                112 pruned height u32
 //! ```
-//! The run is that of the pruner (`pruning/`), which sets its heights here so that the store can mark records that enter an index
+//! *Run* is the run of the pruner (`pruning/`), which sets the run's heights here so that the store can mark records that enter an index
 //! where the run has passed. A record that becomes due up to the bound gets the run's number as its note.
 //!
 //! An unmined record is *late* if its parents may be due before it is old: one that was mined before, a double spend that has won, a new

@@ -1,4 +1,4 @@
-//! Queries of records.
+//! Queries of UTXO records.
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;

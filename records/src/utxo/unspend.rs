@@ -1,4 +1,4 @@
-//! Taking outputs back from their spenders.
+//! Unspending: takes outputs back from their spenders.
 
 use super::call::{Call, hash_of};
 use super::record::EntryAddress;

@@ -1,10 +1,9 @@
-//! Uploads of transactions that no message holds: begun, put in chunks, created.
+//! Uploads of transactions that are larger than a message: begin, put chunks, create.
 //!
-//! Each feeder has one upload at a time. The bytes go straight into the blobs in which they may stay, and count towards the limits of
-//! transactions from the beginning. The chunks
-//! that arrived are persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` with the txid, by the
-//! same feeder, takes the blobs of the complete upload over, or frees them if the record keeps its bytes itself. Uploads of other
-//! feeders under the same txid stay.
+//! Each feeder has one upload at a time. The bytes are written directly into the blobs in which they may stay, and count towards the limits
+//! of transactions from the beginning. The list of received chunks is persisted, so that every step can be repeated, and an upgrade loses
+//! nothing. `utxo_create` with the txid, by the same feeder, takes the blobs of the complete upload over, or frees them if the record keeps
+//! its bytes itself. Uploads of other feeders under the same txid stay.
 //!
 //! Each upload lies in a cell of its own, so that a chunk costs the same at any number of uploads; a bitmap lists the cells that are
 //! taken, so that an upgrade reads no other cell.

@@ -1,4 +1,4 @@
-//! Bodies and index segments that are not what they should be.
+//! Invalid bodies and index segments.
 
 use super::world::*;
 use crate::apply::AppliedNote;

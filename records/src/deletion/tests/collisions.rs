@@ -1,4 +1,4 @@
-//! Names that share a chain, as if their chooser knew the hash key: each message ends within its bound.
+//! Names that share a chain, as an attacker with the hash key could choose them: each message ends within its bound.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use coppice_interface::text::many;
 use coppice_interface::{HeldBy, ProblemCode};
 use coppice_records::apply::{Counted, Waits};
 
-/// Adds the reason why applying stands to a finding, if applying holds pruning.
+/// Adds the reason why applying is stopped to a finding, if applying holds pruning.
 pub fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
     match state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
         None => found,
