@@ -1,4 +1,4 @@
-//! Blocking calls of the client, and the errors after which a call is tried again.
+//! A client of one canister, its blocking calls, and the errors after which a call is tried again.
 
 pub use coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
@@ -14,91 +14,103 @@ use std::time::{Duration, SystemTime};
 /// Returns true when a call must no longer wait for its answer.
 pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A transport that may have several callers: one principal with several roles, or one principal per role.
-pub trait Reach: Transport {
+/// Time between two blocks, if the clock is simulated.
+pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Interval of the checks for the timer's progress, if the clock is real.
+const POLL: Duration = Duration::from_secs(2);
+/// Maximum number of these checks: five minutes in all.
+const PATIENCE: u32 = 150;
+
+/// A client of one canister, in this process or on a network: the transport of its calls, the principals that make them, and the clock.
+///
+/// [`Client`] adds the canister's methods to it. The defaults are for a real clock.
+pub trait CanisterClient: Transport + Sync {
+    /// Returns the principal that makes the calls of a role: the same for all roles, or one for each.
     fn principal(&self, role: Role) -> Principal;
 
     /// Verifies a certificate, and returns the canister's data in it.
     ///
     /// # Errors
-    /// When the subnet of the canister has not signed it, or the transport verifies no certificates.
+    /// When the subnet of the canister has not signed it, or the client verifies no certificates.
     fn vouched(&self, _certificate: &[u8]) -> Result<Vouched> {
         bail!("this transport verifies no certificates")
     }
+
+    /// Ends later calls of this thread as lost when `gives_up` returns true. A client that is answered at once need not implement it.
+    fn limit(&self, _gives_up: GivesUp) {}
 
     /// Returns the time since 1970 by this machine's clock, or by the canister's where that is simulated.
     fn now(&self) -> Duration {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
-    /// Ends later calls of this thread as lost when `gives_up` returns true. A transport that answers at once need not implement it.
-    fn limit(&self, _gives_up: GivesUp) {}
-}
-
-/// A call of the client that blocks.
-pub trait Wait: Future<Output: Outcome> + Sized {
-    /// Returns the canister's answer.
+    /// Lets time pass between two blocks, if the clock is simulated.
     ///
     /// # Errors
-    /// As [`Outcome::heard`].
-    fn wait(self) -> Result<<Self::Output as Outcome>::Answer> {
-        pollster::block_on(self).heard()
+    /// When an execution has trapped.
+    fn pass(&self, _time: Duration) -> Result<()> {
+        Ok(())
     }
 
-    /// Returns the canister's answer, or an error if the canister refuses.
+    /// Waits for the canister's timer, which fires every `interval`; the wait may be too short.
     ///
     /// # Errors
-    /// As [`Outcome::done`].
-    fn done(self) -> Result<<Self::Output as Outcome>::Value> {
-        pollster::block_on(self).done()
+    /// When an execution has trapped.
+    fn await_timer(&self, interval: Duration) -> Result<()> {
+        std::thread::sleep(POLL.min(interval));
+        Ok(())
+    }
+
+    /// Returns the number of such waits after which the timer must have fired.
+    fn patience(&self) -> u32 {
+        PATIENCE
     }
 }
 
-impl<F: Future<Output: Outcome>> Wait for F {}
-
-/// The result of a call of the client.
-pub trait Outcome {
+/// A call of [`Client`] that blocks. Its error is [`Error`] if the canister's method can refuse, else [`CallError`].
+pub trait Wait<T, E>: Future<Output = Result<T, E>> + Sized {
     /// The canister's answer: a result with the canister's reason, if the method can refuse.
     type Answer;
-    /// The answer of a method that did not refuse.
-    type Value;
 
     /// Returns the canister's answer.
     ///
     /// # Errors
     /// When there is no answer: [`may_pass`] returns whether the call may be repeated.
-    fn heard(self) -> Result<Self::Answer>;
+    fn wait(self) -> Result<Self::Answer>;
 
     /// Returns the canister's answer, or an error if the canister refuses.
     ///
     /// # Errors
-    /// As [`heard`](Self::heard); when the canister refuses.
-    fn done(self) -> Result<Self::Value>;
+    /// As [`wait`](Self::wait); when the canister refuses.
+    fn done(self) -> Result<T>;
 }
 
-impl<T> Outcome for Result<T, CallError> {
+impl<T, F: Future<Output = Result<T, CallError>>> Wait<T, CallError> for F {
     type Answer = T;
-    type Value = T;
 
-    fn heard(self) -> Result<T> {
-        Ok(self?)
+    fn wait(self) -> Result<T> {
+        Ok(pollster::block_on(self)?)
     }
 
     fn done(self) -> Result<T> {
-        Ok(self?)
+        self.wait()
     }
 }
 
-impl<T, E: coppice_client::Refusal + std::fmt::Display> Outcome for Result<T, Error<E>> {
+impl<T, E, F> Wait<T, Error<E>> for F
+where
+    E: coppice_client::Refusal + std::fmt::Display,
+    F: Future<Output = Result<T, Error<E>>>,
+{
     type Answer = Result<T, E>;
-    type Value = T;
 
-    fn heard(self) -> Result<Result<T, E>> {
-        Ok(coppice_client::heard(self)?)
+    fn wait(self) -> Result<Result<T, E>> {
+        Ok(coppice_client::heard(pollster::block_on(self))?)
     }
 
     fn done(self) -> Result<T> {
-        self.heard()?.map_err(|why| anyhow!(Error::Refused(why).to_string()))
+        self.wait()?.map_err(|why| anyhow!(Error::Refused(why).to_string()))
     }
 }
 

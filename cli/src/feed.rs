@@ -2,8 +2,7 @@
 
 pub use coppice_client::{CHUNK, MAX_APPEND};
 
-use crate::client::{Block, Client, Outcome, Sent, Transport};
-use crate::site::Site;
+use crate::client::{Block, CanisterClient, Client, Sent, Transport, Wait};
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
 use coppice_client::Error;
@@ -56,26 +55,26 @@ const WAITS: u32 = 30;
 /// # Errors
 /// When the canister cannot be reached or refuses the block.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    answer(block, pollster::block_on(client.send_block(block)))
+    answer(block, client.send_block(block))
 }
 
 /// As [`send`], to a canister that may have been installed a moment ago: waits until it is ready.
 ///
 /// # Errors
 /// As [`send`].
-pub fn send_when_ready(client: &Client<impl Site>, block: &AppendBlock) -> Result<bool> {
+pub fn send_when_ready(client: &Client<impl CanisterClient>, block: &AppendBlock) -> Result<bool> {
     for _ in 0..WAITS {
         match pollster::block_on(client.send_block(block)) {
             Err(Error::Refused(UploadError::Append(AppendError::NotReady(_)))) => {
                 client.transport().await_timer(Duration::from_secs(1))?;
             }
-            sent => return answer(block, sent),
+            sent => return answer(block, std::future::ready(sent)),
         }
     }
     send(client, block)
 }
 
-fn answer(block: &AppendBlock, sent: std::result::Result<Sent, Error<UploadError>>) -> Result<bool> {
+fn answer(block: &AppendBlock, sent: impl Future<Output = Result<Sent, Error<UploadError>>>) -> Result<bool> {
     Ok(sent.done().with_context(|| format!("block {}", block.number))? == Sent::InChunks)
 }
 

@@ -2,15 +2,15 @@
 //! is also applied to the UTXO records.
 
 use crate::blk::{self, Found};
-use crate::client::{Client, Wait};
+use crate::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
 use crate::feed;
+use crate::health::{healthy, settle};
 use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
 use crate::report::{Amount, Report, Storage, amount, blocks, count, seconds_since, verified_rows};
 use crate::rules::NetworkRules;
 use crate::say;
-use crate::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
@@ -145,7 +145,7 @@ pub fn read(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Ordered> {
 /// # Errors
 /// When a block cannot be read, the canister refuses something or traps, an answer differs from what was appended, the canister's head is
 /// of another chain, or its `coinbase_maturity` differs from the plan's.
-pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: &Plan) -> Result<IngestReport> {
+pub fn feed_to(client: &Client<impl CanisterClient>, ordered: &Ordered, plan: &Plan) -> Result<IngestReport> {
     let &Plan { first_number, retain_blocks, utxo, coinbase_maturity, ref leave_out } = plan;
     let started = Instant::now();
     let (first, last) = ordered.chain.first().zip(ordered.chain.last()).context("there are no blocks to append")?;
@@ -231,7 +231,7 @@ struct There {
 }
 
 /// Finds a canister's head among the blocks.
-fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
+fn already_there(client: &Client<impl CanisterClient>, chain: &[Found]) -> Result<There> {
     let head = match client.get_head().wait()? {
         Err(ReadError::NotFound) => return Ok(There { blocks: 0, number: None }),
         Err(error) => bail!("the canister's head cannot be read: {error}"),
@@ -248,7 +248,7 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
 }
 
 /// Explains why blocks cannot follow the canister's head, and names what helps.
-fn apart(client: &Client<impl Site>, head: &BlockHeader, chain: &[Found]) -> Result<Error> {
+fn apart(client: &Client<impl CanisterClient>, head: &BlockHeader, chain: &[Found]) -> Result<Error> {
     let oldest = client.get_prune_status().wait()?.oldest_kept_block.unwrap_or(head.number);
     let from = oldest.max((head.number + 1).saturating_sub(NEWEST));
     let newest = client.get_block_headers(from, head.number).wait()?;
@@ -309,7 +309,13 @@ struct Fed {
 
 impl Fed {
     /// Appends the new blocks in order, and replays all blocks, because an interrupted run may have stopped within any of them.
-    fn feed_all(&mut self, client: &Client<impl Site>, chain: &[Found], first_block: u64, there: u64) -> Result<()> {
+    fn feed_all(
+        &mut self,
+        client: &Client<impl CanisterClient>,
+        chain: &[Found],
+        first_block: u64,
+        there: u64,
+    ) -> Result<()> {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {
             let (raw, transactions) = found.load()?;

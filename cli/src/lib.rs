@@ -5,13 +5,14 @@
 //!                    └──▶ utxo: records, spends, verify                 ├──▶ report
 //! index   engine ◀───────────────────────┐     │                        │
 //!                                        └── canister ◀─────────────────┘
-//!                                              ▲ Transport, Reach, Site
+//!                                              ▲ CanisterClient
 //!                                        network (ic-agent)
 //! ```
 //! `get`, `blob-worker`, `verify` and `prove` have their own diagrams ([`mod@get`], [`blob_worker`], [`proof`]).
 //!
-//! All calls of the canister go through [`client::Client`], which is independent of the host; [`site::Site`] covers everything besides
-//! calls. The feature `network` adds access to other machines; `coppice-lab` does not use it.
+//! All calls of the canister go through [`client::Client`], which has its methods, over a [`client::CanisterClient`]: that of `network`, or
+//! that of `coppice-lab` for a canister in its own process. The feature `network` adds access to other machines; `coppice-lab` does not use
+//! it.
 
 // Only the commands and their tests use this library, and most of its names say enough.
 #![allow(missing_docs)]
@@ -29,6 +30,7 @@ pub mod exit;
 pub mod feed;
 pub mod gateway;
 pub mod get;
+pub mod health;
 pub mod http_server;
 pub mod index;
 pub mod ingest;
@@ -41,7 +43,6 @@ pub mod proof;
 pub mod random;
 pub mod report;
 pub mod rules;
-pub mod site;
 pub mod size;
 pub mod stop;
 pub mod terminal;

@@ -1,9 +1,8 @@
 //! A canister on a network, over ic-agent: signs calls and verifies answers.
 
 use crate::certificate::{self, Vouched};
-use crate::client::{Client, Failure, GivesUp, Reach, Transport};
+use crate::client::{CanisterClient, Client, Failure, GivesUp, Transport};
 use crate::exit::{Exit, WRONG_LINE};
-use crate::site::Site;
 use crate::stop::Waiter;
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -32,10 +31,6 @@ const ROOT_KEY: Duration = Duration::from_secs(30);
 const CALL: Duration = Duration::from_secs(360);
 /// The longest wait for the answer to a query.
 const QUERY: Duration = Duration::from_secs(60);
-/// Interval of the checks for the timer's progress.
-const POLL: Duration = Duration::from_secs(2);
-/// Maximum number of these checks: five minutes in all.
-const PATIENCE: u32 = 150;
 /// The error if no network is named.
 const UNNAMED: &str = "name the canister with --network URL and --canister ID";
 
@@ -275,7 +270,7 @@ impl Transport for Network {
     }
 }
 
-impl Reach for Network {
+impl CanisterClient for Network {
     fn principal(&self, _: Role) -> Principal {
         self.principal
     }
@@ -294,17 +289,6 @@ impl Reach for Network {
 
     fn limit(&self, gives_up: GivesUp) {
         GIVES_UP.set(Some(gives_up));
-    }
-}
-
-impl Site for Network {
-    fn await_timer(&self, interval: Duration) -> Result<()> {
-        std::thread::sleep(POLL.min(interval));
-        Ok(())
-    }
-
-    fn patience(&self) -> u32 {
-        PATIENCE
     }
 }
 

@@ -11,12 +11,12 @@ use crate::figures_in_pages;
 use crate::lockstep_indexer::{Indexed, LockstepIndexer};
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
-use coppice::client::{Client, Wait};
+use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
+use coppice::health::{healthy, settle};
 use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::tables::Tables;
 use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
-use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice::terminal;
 use coppice::verify::{Depth, Verified, verify};
 use coppice_interface::AppendBlock;
@@ -170,11 +170,11 @@ impl Plan {
 /// As [`play`].
 pub fn run(wasm: Vec<u8>, plan: Plan) -> Result<DemoReport> {
     let client = Embedded::start(wasm)?;
-    let site = client.transport();
-    let canister = site.canister().to_string();
+    let embedded = client.transport();
+    let canister = embedded.canister().to_string();
     let origin = Origin { canister, network: "embedded".into(), payload: Payload::Headers };
-    let report = play(&client, plan, site.now_secs(), &origin)?;
-    let instructions = Some(Instructions::new(&site.costs(), report.appended, report.pruned));
+    let report = play(&client, plan, embedded.now_secs(), &origin)?;
+    let instructions = Some(Instructions::new(&embedded.costs(), report.appended, report.pruned));
     Ok(DemoReport { instructions, ..report })
 }
 
@@ -183,7 +183,7 @@ pub fn run(wasm: Vec<u8>, plan: Plan) -> Result<DemoReport> {
 /// # Errors
 /// When the canister refuses something or traps, its timer does not prune, it returns anything but the appended blocks, or the indexer's
 /// database differs from them.
-pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Origin) -> Result<DemoReport> {
+pub fn play(client: &Client<impl CanisterClient>, plan: Plan, begins_at: u64, origin: &Origin) -> Result<DemoReport> {
     let started = Instant::now();
     let Plan { blocks, retain_blocks, seed } = plan;
     // The indexer's database is verified and then deleted.

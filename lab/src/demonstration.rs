@@ -4,9 +4,8 @@
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
 use anyhow::Result;
-use coppice::client::{Client, Wait};
+use coppice::client::{CanisterClient, Client, Wait};
 use coppice::feed;
-use coppice::site::Site;
 use coppice_interface::{AppendBlock, BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +25,8 @@ const CYCLE: u64 = 360;
 const ASLEEP: u64 = 80;
 
 /// A canister whose clock runs, and whose chain may grow.
-pub struct Demonstration<S = Embedded> {
-    client: Arc<Client<S>>,
+pub struct Demonstration<C = Embedded> {
+    client: Arc<Client<C>>,
     /// The blocks to append, or `None` if the chain is complete.
     blocks: Option<Generator>,
     /// Blocks appended so far.
@@ -55,12 +54,12 @@ impl Demonstration {
     }
 }
 
-impl<S: Site> Demonstration<S> {
+impl<C: CanisterClient> Demonstration<C> {
     /// Sets up a canister without blocks. The chain begins at a time in Unix seconds.
     ///
     /// # Errors
     /// When the canister refuses something.
-    pub fn on(client: Arc<Client<S>>, seed: u64, begins_at: u64) -> Result<Self> {
+    pub fn on(client: Arc<Client<C>>, seed: u64, begins_at: u64) -> Result<Self> {
         client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
         let principal = client.transport().principal(Role::Exporter);
         client.register_exporter(&Exporter { name: "archive".into(), principal }).done()?;
@@ -79,12 +78,12 @@ impl<S: Site> Demonstration<S> {
     ///
     /// # Errors
     /// When the canister refuses the setting.
-    pub fn complete(client: Arc<Client<S>>) -> Result<Self> {
+    pub fn complete(client: Arc<Client<C>>) -> Result<Self> {
         client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
         Ok(Self::of(client, None))
     }
 
-    fn of(client: Arc<Client<S>>, blocks: Option<Generator>) -> Self {
+    fn of(client: Arc<Client<C>>, blocks: Option<Generator>) -> Self {
         let (refused, every_minute) = (None, None);
         Self { client, blocks, appended: 0, last: None, refused, tolerant: false, exports: true, every_minute }
     }
@@ -104,7 +103,7 @@ impl<S: Site> Demonstration<S> {
         self.every_minute = Some(run);
     }
 
-    pub fn client(&self) -> Arc<Client<S>> {
+    pub fn client(&self) -> Arc<Client<C>> {
         Arc::clone(&self.client)
     }
 

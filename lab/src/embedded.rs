@@ -4,8 +4,7 @@ use crate::costs::{Costs, TIMER_CALLS};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
 use coppice::certificate::{self, Vouched};
-use coppice::client::{Client, Failure, Reach, Transport, install_arg};
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Client, Failure, Transport, install_arg};
 use coppice_host::{Execution, Host, Kind};
 use coppice_interface::Role;
 use coppice_interface::methods::TABLE;
@@ -112,7 +111,14 @@ impl Transport for Embedded {
     }
 }
 
-impl Reach for Embedded {
+/// Returns whether an execution belongs to a call from outside the canister.
+fn has_caller(execution: &Execution) -> bool {
+    use Kind::{InspectMessage, Query, ReplicatedQuery, Update};
+    let is_called = matches!(execution.kind, InspectMessage | Query | ReplicatedQuery | Update);
+    is_called && !execution.method.starts_with(TIMER_CALLS)
+}
+
+impl CanisterClient for Embedded {
     fn principal(&self, role: Role) -> Principal {
         match role {
             Role::Operator | Role::Admin | Role::Observer => self.operator,
@@ -130,16 +136,7 @@ impl Reach for Embedded {
     fn now(&self) -> Duration {
         Duration::from_secs(self.now_secs())
     }
-}
 
-/// Returns whether an execution belongs to a call from outside the canister.
-fn has_caller(execution: &Execution) -> bool {
-    use Kind::{InspectMessage, Query, ReplicatedQuery, Update};
-    let is_called = matches!(execution.kind, InspectMessage | Query | ReplicatedQuery | Update);
-    is_called && !execution.method.starts_with(TIMER_CALLS)
-}
-
-impl Site for Embedded {
     /// Fires the timers that come due in that time, and counts all executions: the host keeps only the last 10,000.
     fn pass(&self, time: Duration) -> Result<()> {
         self.host.advance_time(time);

@@ -6,14 +6,14 @@ use crate::embedded::Embedded;
 use crate::lockstep_indexer::{Indexed, LockstepIndexer};
 use crate::wasm;
 use anyhow::{Context, Result, ensure};
-use coppice::client::{Client, Wait};
+use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
+use coppice::health::{healthy, settle};
 use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
 use coppice::ingest::{number_of, read};
 use coppice::report::{self, Report, blocks};
 use coppice::rules::NetworkRules;
-use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice::stop::Stop;
 use coppice::{feed, say};
 use coppice_interface::{AppendBlock, PrunePolicyArg};
@@ -97,8 +97,8 @@ pub fn command(args: &IndexArgs) -> Result<()> {
 /// As [`copy`].
 pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let client = Embedded::start(wasm)?;
-    let site = client.transport();
-    copy(args, &client, site.canister().to_string(), site.now_secs())
+    let embedded = client.transport();
+    copy(args, &client, embedded.canister().to_string(), embedded.now_secs())
 }
 
 /// Blocks to append, and their number.
@@ -138,7 +138,12 @@ impl IndexArgs {
 /// # Errors
 /// When a file cannot be read, the canister refuses something or traps, its timer does not prune, or the database differs from the appended
 /// blocks.
-pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begins_at: u64) -> Result<IndexReport> {
+pub fn copy(
+    args: &IndexArgs,
+    client: &Client<impl CanisterClient>,
+    canister: String,
+    begins_at: u64,
+) -> Result<IndexReport> {
     let started = Instant::now();
     let Source { length, blocks: source } = args.source(begins_at)?;
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };

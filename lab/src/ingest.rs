@@ -5,11 +5,10 @@ use crate::costs::{Instructions, UtxoInstructions};
 use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::Result;
-use coppice::client::{Client, Wait};
+use coppice::client::{CanisterClient, Client, Wait};
 use coppice::ingest::{self, BlocksArgs, Plan, feed_to, read};
 use coppice::order::Ordered;
 use coppice::report::{self, Report};
-use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice_interface::{ConfigChange, UtxoSettingsChange};
 use serde::Serialize;
@@ -78,7 +77,7 @@ pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: &Plan) -> Result<IngestReport
 ///
 /// # Errors
 /// As [`feed_to`]; when the canister refuses the change.
-pub fn feed(client: &Client<impl Site>, ordered: &Ordered, plan: &Plan) -> Result<ingest::IngestReport> {
+pub fn feed(client: &Client<impl CanisterClient>, ordered: &Ordered, plan: &Plan) -> Result<ingest::IngestReport> {
     if plan.coinbase_maturity.is_some() {
         let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
         client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;

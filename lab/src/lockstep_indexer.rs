@@ -2,7 +2,7 @@
 //! indexer indexes all of them. The pruner prunes behind the indexer.
 
 use anyhow::{Result, ensure};
-use coppice::client::{BELIEVED, Client, FIRST_WAIT, Reach, Trials, Wait};
+use coppice::client::{BELIEVED, BLOCK_INTERVAL, CanisterClient, Client, FIRST_WAIT, Trials, Wait};
 use coppice::exit::why;
 use coppice::feed;
 use coppice::index::database::Access;
@@ -15,7 +15,6 @@ use coppice::ledger::Ledger;
 use coppice::progress::Progress;
 use coppice::report::{blocks, bytes, count};
 use coppice::say;
-use coppice::site::{BLOCK_INTERVAL, Site};
 use coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
 use serde::Serialize;
 use std::time::Duration;
@@ -66,7 +65,7 @@ impl Indexed {
 }
 
 /// The indexer, a registered exporter.
-pub struct LockstepIndexer<'a, T: Reach> {
+pub struct LockstepIndexer<'a, T: CanisterClient> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
     registered: bool,
@@ -76,7 +75,7 @@ pub struct LockstepIndexer<'a, T: Reach> {
     stopped: bool,
 }
 
-impl<'a, T: Reach> LockstepIndexer<'a, T> {
+impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
     /// Registers the indexer and opens its database, which must be empty. The indexer fills `tables`.
     ///
     /// # Errors
@@ -113,10 +112,7 @@ impl<'a, T: Reach> LockstepIndexer<'a, T> {
         total: u64,
         blocks: impl IntoIterator<Item = Result<AppendBlock>>,
         mut note: impl FnMut(&AppendBlock, bool) -> Result<bool>,
-    ) -> Result<Ledger>
-    where
-        T: Site,
-    {
+    ) -> Result<Ledger> {
         let progress = Progress::new(what, total);
         let mut ledger = Ledger::default();
         for block in blocks {
@@ -227,7 +223,7 @@ impl<'a, T: Reach> LockstepIndexer<'a, T> {
 }
 
 /// Removes the exporter however the run ends, so that pruning does not wait for it.
-impl<T: Reach> Drop for LockstepIndexer<'_, T> {
+impl<T: CanisterClient> Drop for LockstepIndexer<'_, T> {
     fn drop(&mut self) {
         if self.registered
             && let Err(error) = self.client.remove_exporter(&leaving()).done()

@@ -27,7 +27,7 @@ use super::place::Selector;
 use super::store::{FAILED_REQUESTS, Fate};
 use super::times::{CALL, FRESH, PAUSE};
 use super::work::{Outcome, Worker};
-use crate::client::{Client, Reach};
+use crate::client::{CanisterClient, Client};
 use crate::stop::Stop;
 use anyhow::Result;
 use calls::{Calls, Given};
@@ -69,7 +69,7 @@ pub struct Run<'a, T> {
     deletions_stopped: Cell<bool>,
 }
 
-impl<'a, T: Reach + Sync> Run<'a, T> {
+impl<'a, T: CanisterClient> Run<'a, T> {
     /// A worker that has done nothing yet.
     pub fn new(client: &'a Client<T>, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Self {
         Self {

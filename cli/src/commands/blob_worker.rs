@@ -8,7 +8,7 @@ use crate::blob_worker::run::{self, Run};
 use crate::blob_worker::stores::Stores;
 use crate::blob_worker::work::Worker;
 use crate::blob_worker::{all_done, mark, s3, times};
-use crate::client::{Client, Reach, Wait as _, is_passing};
+use crate::client::{CanisterClient, Client, Wait as _, is_passing};
 use crate::exit::Exit;
 use crate::network::NetworkArgs;
 use crate::report::{print_fields, seconds_since};
@@ -124,7 +124,12 @@ fn init(args: &StoreArgs) -> Result<()> {
 ///
 /// # Errors
 /// When the canister does not answer, or a store cannot be marked.
-pub fn mark_stores(args: &StoreArgs, client: &Client<impl Reach>, canister: Principal, stores: Stores) -> Result<()> {
+pub fn mark_stores(
+    args: &StoreArgs,
+    client: &Client<impl CanisterClient>,
+    canister: Principal,
+    stores: Stores,
+) -> Result<()> {
     let began = Instant::now();
     client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
     // A canister that does not answer this identity is not the intended one. The first lease shows whether the identity has the role.
@@ -148,7 +153,7 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
 ///
 /// # Errors
 /// As [`Run::run`]; [`Exit`] with [`NOT_ALL`](crate::exit::NOT_ALL) if it ends by itself and not every blob was deleted.
-pub fn delete<T: Reach + Sync>(
+pub fn delete<T: CanisterClient>(
     args: &BlobWorkerArgs,
     client: &Client<T>,
     canister: Principal,

@@ -1,6 +1,6 @@
 //! `coppice index`.
 
-use crate::client::{Client, Reach};
+use crate::client::{CanisterClient, Client};
 use crate::index::engine::Engine;
 use crate::index::origin::{Origin, Payload};
 use crate::index::run::{self, Until};
@@ -80,8 +80,8 @@ impl IndexArgs {
 pub fn command(args: &IndexArgs) -> Result<()> {
     args.database.check()?;
     let client = args.network.connect_for("index")?;
-    let site = client.transport();
-    let (canister, network) = (site.canister().to_string(), site.url().into());
+    let transport = client.transport();
+    let (canister, network) = (transport.canister().to_string(), transport.url().into());
     let origin = Origin { canister, network, payload: args.database.payload };
     report::print(&copy(args, &client, &origin, &Stop::on_signals()?)?, args.json)
 }
@@ -90,7 +90,12 @@ pub fn command(args: &IndexArgs) -> Result<()> {
 ///
 /// # Errors
 /// As [`Engine::step`]; when the canister or the database cannot be used.
-pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop: &Stop) -> Result<IndexReport> {
+pub fn copy(
+    args: &IndexArgs,
+    client: &Client<impl CanisterClient>,
+    origin: &Origin,
+    stop: &Stop,
+) -> Result<IndexReport> {
     let started = Instant::now();
     let store = Store::open(args.database.access(stop), origin)?;
     let ack_every = args.acknowledges().then_some(args.ack_every);

@@ -2,7 +2,7 @@
 
 use super::assemble::cursor_after;
 use crate::certificate::Vouched;
-use crate::client::{Failure, Reach, Transport};
+use crate::client::{CanisterClient, Failure, Transport};
 use crate::feed::sha256;
 use anyhow::{Result, bail, ensure};
 use candid::Principal;
@@ -488,7 +488,7 @@ impl Transport for Fake {
     }
 }
 
-impl Reach for Fake {
+impl CanisterClient for Fake {
     fn principal(&self, _: Role) -> Principal {
         Principal::self_authenticating(b"indexer")
     }

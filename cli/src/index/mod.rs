@@ -31,7 +31,7 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::client::Reach;
+use crate::client::CanisterClient;
 use crate::report::{Report, blocks, bytes, count, seconds_since, transactions};
 use crate::stop::Stop;
 use anyhow::{Result, ensure};
@@ -97,7 +97,7 @@ impl IndexReport {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn of<T: Reach>(engine: &mut Engine<'_, T>, canister: String, started: Instant) -> Result<Self> {
+    pub fn of<T: CanisterClient>(engine: &mut Engine<'_, T>, canister: String, started: Instant) -> Result<Self> {
         Ok(Self {
             command: "index",
             database: engine.store().kind().name(),

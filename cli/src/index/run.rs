@@ -3,7 +3,7 @@
 use super::database;
 use super::engine::{Engine, ensure_registered};
 use super::steps::{Checkpoint, Event, Figures};
-use crate::client::{Client, Reach, Trials, waits};
+use crate::client::{CanisterClient, Client, Trials, waits};
 use crate::exit::why;
 use crate::progress::{Bar, target};
 use crate::say;
@@ -33,7 +33,7 @@ pub struct Until {
 const REPORT: Duration = Duration::from_secs(1);
 
 /// Gives up each call of the canister near the deadline of a run that was stopped, because a gateway may take any time to answer.
-pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop) {
+pub fn bound_calls<T: CanisterClient>(client: &Client<T>, stop: &Stop) {
     let stop = stop.clone();
     client.transport().limit(Arc::new(move || stop.is_late(REPORT)));
 }
@@ -42,7 +42,7 @@ pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop) {
 ///
 /// # Errors
 /// When the caller is not a registered exporter; when the run is stopped before the canister answered.
-pub fn await_registration<T: Reach>(client: &Client<T>, until: &Until, stop: &Stop) -> Result<u64> {
+pub fn await_registration<T: CanisterClient>(client: &Client<T>, until: &Until, stop: &Stop) -> Result<u64> {
     let (mut replicated, mut again) = (false, 0);
     // The second attempt is an update call.
     let ensure = || ensure_registered(client, std::mem::replace(&mut replicated, true));
@@ -96,7 +96,7 @@ impl Failing {
 ///
 /// # Errors
 /// As [`Engine::step`], except for errors that are retried.
-pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
+pub fn run<T: CanisterClient, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
     // The bar shows this run's blocks and those up to the head, which may move.
     let bar = Bar::new("indexing", "blocks", target());
     let mut delays = waits(until.max_wait).build();

@@ -15,10 +15,9 @@ mod stopped;
 mod verify;
 
 use crate::blk::Found;
-use crate::client::{Client, Wait};
+use crate::client::{CanisterClient, Client, Wait};
 use crate::report::{bytes, count};
 use crate::rules::NetworkRules;
-use crate::site::Site;
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
@@ -126,7 +125,7 @@ pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result
 ///
 /// # Errors
 /// When the canister keeps no UTXO records, or does not answer.
-pub fn storage(client: &Client<impl Site>) -> Result<UtxoStorage> {
+pub fn storage(client: &Client<impl CanisterClient>) -> Result<UtxoStorage> {
     client.get_storage_status(None).wait()?.utxo.context(NO_RECORDS)
 }
 
@@ -134,7 +133,7 @@ pub fn storage(client: &Client<impl Site>) -> Result<UtxoStorage> {
 ///
 /// # Errors
 /// When the canister keeps no UTXO records, or does not answer.
-pub fn settings(client: &Client<impl Site>) -> Result<UtxoSettings> {
+pub fn settings(client: &Client<impl CanisterClient>) -> Result<UtxoSettings> {
     client.get_config().wait()?.utxo.context(NO_RECORDS)
 }
 
@@ -142,7 +141,7 @@ pub fn settings(client: &Client<impl Site>) -> Result<UtxoSettings> {
 ///
 /// # Errors
 /// When it is different.
-pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<()> {
+pub fn check_maturity(client: &Client<impl CanisterClient>, asked: Option<u32>) -> Result<()> {
     let Some(asked) = asked else { return Ok(()) };
     let there = settings(client)?.coinbase_maturity;
     ensure!(
@@ -185,7 +184,7 @@ impl Replay {
     ///
     /// # Errors
     /// When the canister does not answer, or the next block to apply comes before these blocks.
-    pub fn start(client: &Client<impl Site>, first_block: u64, leave_out: &[Txid]) -> Result<Self> {
+    pub fn start(client: &Client<impl CanisterClient>, first_block: u64, leave_out: &[Txid]) -> Result<Self> {
         let before = storage(client)?;
         // Height 0 is none of the store's, so genesis is left out.
         let first = first_block.max(1);
@@ -232,7 +231,7 @@ impl Replay {
     ///
     /// # Errors
     /// When the canister refuses something, or the blocks contradict each other.
-    pub fn block(&mut self, client: &Client<impl Site>, number: u64, block: &Block) -> Result<()> {
+    pub fn block(&mut self, client: &Client<impl CanisterClient>, number: u64, block: &Block) -> Result<()> {
         let started = Instant::now();
         if number < self.from {
             self.figures.left_out_blocks += u64::from(number > 0);
@@ -276,7 +275,7 @@ impl Replay {
     }
 
     /// Applies the block, without the transactions to leave out. All blocks are of one chain, so the height identifies the block.
-    fn apply(&self, client: &Client<impl Site>, number: u64, block: &Block) -> Result<UtxoApplied> {
+    fn apply(&self, client: &Client<impl CanisterClient>, number: u64, block: &Block) -> Result<UtxoApplied> {
         let height = self.height;
         let hash = block.block_hash().to_byte_array().into();
         let missing_parents = self.missing_parents;
@@ -322,7 +321,7 @@ impl Replay {
     ///
     /// # Errors
     /// When they differ.
-    pub fn finish(mut self, client: &Client<impl Site>) -> Result<Replayed> {
+    pub fn finish(mut self, client: &Client<impl CanisterClient>) -> Result<Replayed> {
         let storage = storage(client)?;
         let expected = self.before.records + self.created;
         // There may be fewer records, because the canister prunes meanwhile, and more, because other feeders create some.
@@ -346,7 +345,7 @@ impl Replay {
     }
 
     /// Finds the outputs of earlier runs that the blocks spend.
-    fn find_foreign(&mut self, client: &Client<impl Site>) -> Result<()> {
+    fn find_foreign(&mut self, client: &Client<impl CanisterClient>) -> Result<()> {
         if self.before.records == 0 {
             return Ok(());
         }

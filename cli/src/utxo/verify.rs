@@ -3,9 +3,8 @@
 use super::encodings;
 use super::set::{Input, Record, Set, State, UtxoHash};
 use super::states::{in_words, spender, states};
-use crate::client::{Client, Wait};
+use crate::client::{CanisterClient, Client, Wait};
 use crate::feed::sha256;
-use crate::site::Site;
 use crate::verify::hex;
 use anyhow::{Result, bail, ensure};
 use bitcoin::OutPoint;
@@ -47,7 +46,12 @@ struct Expected<'a> {
 ///
 /// # Errors
 /// At the first answer that differs from the blocks.
-pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height: Option<u32>) -> Result<Verified> {
+pub fn verify(
+    client: &Client<impl CanisterClient>,
+    set: &Set,
+    height: u32,
+    pruned_height: Option<u32>,
+) -> Result<Verified> {
     let mut verified = Verified::default();
     let copied = super::settings(client)?.copy_applied_transactions;
     let mut gone = HashSet::new();
@@ -102,7 +106,11 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
 }
 
 /// Returns the hash of an output that the alert system has given to a new owner, by its record; `None` for other outputs.
-fn reassigned(client: &Client<impl Site>, expected: &Expected, state: &UtxoSpendState) -> Result<Option<UtxoHash>> {
+fn reassigned(
+    client: &Client<impl CanisterClient>,
+    expected: &Expected,
+    state: &UtxoSpendState,
+) -> Result<Option<UtxoHash>> {
     let found = state.utxo_hash.as_ref();
     let mut hash = expected.hash.copied();
     if found.is_none_or(|found| hash.is_some_and(|hash| **found == hash)) {
@@ -121,7 +129,7 @@ fn reassigned(client: &Client<impl Site>, expected: &Expected, state: &UtxoSpend
 
 /// Checks that the spender of an output that no block spends has a record, and is in no block up to this height: a node spends outputs for
 /// its mempool before a block has the transaction.
-fn check_holder(client: &Client<impl Site>, outpoint: OutPoint, by: &Spender, height: u32) -> Result<()> {
+fn check_holder(client: &Client<impl CanisterClient>, outpoint: OutPoint, by: &Spender, height: u32) -> Result<()> {
     let arg = UtxoGet { txid: by.txid.clone(), first: 0, limit: 0, extra_pages_cursor: None };
     let spender = spender(by);
     match client.utxo_get(&arg).wait()? {
@@ -202,7 +210,7 @@ enum Found {
     Nothing,
 }
 
-fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Found> {
+fn read_back(client: &Client<impl CanisterClient>, record: &Record) -> Result<Found> {
     let txid = record.txid;
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {

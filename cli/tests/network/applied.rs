@@ -11,10 +11,9 @@ use bitcoin::Block;
 use bitcoin::consensus::serialize;
 use by_single_calls::Form;
 use candid::Principal;
-use coppice::client::{Client, Failure, Reach, Transport, Wait};
+use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
 use coppice::ingest::{Plan, feed_to, read};
 use coppice::network::Network;
-use coppice::site::Site;
 use coppice_client::Embedded;
 use coppice_interface::{ConfigChange, Role, UtxoSettingsChange};
 use coppice_lab::spend_chain::{self, FIRST, MATURITY, MEASURED};
@@ -69,13 +68,11 @@ impl Transport for Split {
     }
 }
 
-impl Reach for Split {
+impl CanisterClient for Split {
     fn principal(&self, role: Role) -> Principal {
         self.updates.transport().principal(role)
     }
-}
 
-impl Site for Split {
     fn await_timer(&self, interval: Duration) -> anyhow::Result<()> {
         self.updates.transport().await_timer(interval)
     }

@@ -5,7 +5,7 @@ use crate::bombs::bombs;
 use crate::gateway::Forged;
 use crate::net::Net;
 use crate::running::{Running, json, stderr_of, wait_for};
-use coppice::client::{Reach, Wait};
+use coppice::client::{CanisterClient, Wait};
 use coppice::index::database::Access;
 use coppice::terminal::printable_lines;
 use coppice_interface::*;

@@ -9,7 +9,7 @@ mod silence;
 
 use crate::net::Net;
 use crate::running::wait_for;
-use coppice::client::{Reach, Wait};
+use coppice::client::{CanisterClient, Wait};
 use coppice_interface::*;
 use coppice_lab::chain_gen::Generator;
 use std::process::Command;

@@ -3,12 +3,11 @@
 use crate::net::Net;
 use candid::Principal;
 use coppice::certificate::Vouched;
-use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
+use coppice::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
 use coppice::feed;
 use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::network::{Network, NetworkArgs};
-use coppice::site::Site;
 use coppice_host::Host;
 use coppice_interface::{Exporter, PrunePolicyArg, Role};
 use coppice_lab::demo;
@@ -233,7 +232,7 @@ impl Transport for Moved<'_> {
     }
 }
 
-impl Reach for Moved<'_> {
+impl CanisterClient for Moved<'_> {
     fn principal(&self, role: Role) -> Principal {
         self.inner.transport().principal(role)
     }
@@ -241,9 +240,7 @@ impl Reach for Moved<'_> {
     fn vouched(&self, certificate: &[u8]) -> anyhow::Result<Vouched> {
         self.inner.transport().vouched(certificate)
     }
-}
 
-impl Site for Moved<'_> {
     fn await_timer(&self, interval: Duration) -> anyhow::Result<()> {
         self.host.advance_time(interval);
         Ok(())

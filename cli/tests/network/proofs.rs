@@ -1,7 +1,7 @@
 //! `coppice verify`, `prove` and `check-proof` on the copy of a canister's chain, of which the canister has pruned most blocks.
 
 use crate::net::Net;
-use coppice::client::{Reach, Wait};
+use coppice::client::{CanisterClient, Wait};
 use coppice_interface::{Exporter, PrunePolicyArg, ReadError, Role};
 use coppice_lab::chain_gen::Generator;
 use serde_json::Value;

@@ -7,9 +7,8 @@ use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
 use crate::single_calls;
 use anyhow::{Context, Result, bail, ensure};
-use coppice::client::{Wait, told};
+use coppice::client::{CanisterClient, Wait, told};
 use coppice::report::count;
-use coppice::site::Site;
 use coppice::utxo;
 use coppice_interface::*;
 
@@ -45,7 +44,7 @@ impl Old {
     }
 }
 
-impl<S: Site> Story<'_, S> {
+impl<C: CanisterClient> Story<'_, C> {
     /// Submits the transaction that will become old and unmined.
     pub fn see_old(&mut self, height: u32) -> Result<()> {
         let made = self.generator.of_last_outputs(height).context("no transaction has just one output left")?;

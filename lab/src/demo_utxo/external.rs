@@ -15,8 +15,7 @@ use coppice::blob_worker::run::Run;
 use coppice::blob_worker::store::Store;
 use coppice::blob_worker::stores::Stores;
 use coppice::blob_worker::work::Worker;
-use coppice::client::{Client, Wait};
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Client, Wait};
 use coppice::stop::Stop;
 use coppice_interface::*;
 use serde::Serialize;
@@ -43,20 +42,20 @@ pub struct ExternalFigures {
 }
 
 /// The directory and its worker.
-pub struct External<'a, S> {
+pub struct External<'a, C> {
     directory: PathBuf,
-    worker: Run<'a, S>,
+    worker: Run<'a, C>,
     /// The transactions of the files that were written.
     written: BTreeSet<bitcoin::Txid>,
 }
 
-impl<'a, S: Site> External<'a, S> {
+impl<'a, C: CanisterClient> External<'a, C> {
     /// Creates a worker on a directory, marks the directory, and grants the worker's role.
     ///
     /// # Errors
     /// When the directory cannot be used, or the canister does not grant the role.
     pub fn new(
-        client: &'a Client<S>,
+        client: &'a Client<C>,
         canister: Principal,
         directory: &Path,
         stop: &'a Stop,

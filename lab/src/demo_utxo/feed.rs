@@ -12,9 +12,8 @@ use bitcoin::block::{Header, Version};
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
 use bitcoin::{BlockHash, CompactTarget, Transaction, TxMerkleNode, TxOut, Txid};
-use coppice::client::Wait;
+use coppice::client::{BLOCK_INTERVAL, CanisterClient, Wait};
 use coppice::feed;
-use coppice::site::{BLOCK_INTERVAL, Site};
 use coppice_interface::{
     MissingParents, Spend, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoHash,
 };
@@ -46,7 +45,7 @@ impl From<Aside> for InBlock {
     }
 }
 
-impl<S: Site> Story<'_, S> {
+impl<C: CanisterClient> Story<'_, C> {
     /// Returns the next block id, for a height.
     pub fn next_block(&mut self, height: u32) -> Block {
         self.blocks += 1;
@@ -125,7 +124,7 @@ impl<S: Site> Story<'_, S> {
         let mut needed = HashSet::new();
         let mut seen = Vec::new();
         for (at, made) in made.iter().enumerate().rev() {
-            let external = self.external.is_some() && External::<S>::takes(&made.transaction);
+            let external = self.external.is_some() && External::<C>::takes(&made.transaction);
             if external || at.is_multiple_of(SEEN_EVERY) || needed.contains(&made.transaction.compute_txid()) {
                 needed.extend(made.transaction.input.iter().map(|input| input.previous_output.txid));
                 seen.push(made.clone());

@@ -3,8 +3,7 @@
 use super::report::JobFigures;
 use super::story::Story;
 use anyhow::{Result, bail, ensure};
-use coppice::client::Wait;
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Wait};
 use coppice_interface::*;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -21,7 +20,7 @@ pub struct Jobs {
     pub figures: JobFigures,
 }
 
-impl<S: Site> Story<'_, S> {
+impl<C: CanisterClient> Story<'_, C> {
     /// Notes a block that was applied, of which the canister is thereby notified.
     pub fn note_applied(&mut self, height: u32) {
         self.current = self.current.max(height);

@@ -29,10 +29,10 @@ use crate::wasm;
 use anyhow::{Result, ensure};
 use candid::Principal;
 use coppice::blob_worker::log::Log;
-use coppice::client::{Client, Wait};
+use coppice::client::{CanisterClient, Client, Wait};
+use coppice::health::healthy;
 use coppice::report::{print, seconds_since};
 use coppice::say;
-use coppice::site::{Site, healthy};
 use coppice::stop::Stop;
 use coppice::utxo;
 use coppice_interface::*;
@@ -71,7 +71,12 @@ pub fn command(args: &DemoArgs) -> Result<()> {
 /// # Errors
 /// When the canister refuses something or traps, its timer does not prune, or the store differs from the ledger; the error names the
 /// transaction.
-pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<UtxoDemoReport> {
+pub fn run(
+    client: &Client<impl CanisterClient>,
+    blocks: u64,
+    retain_blocks: Option<u64>,
+    seed: u64,
+) -> Result<UtxoDemoReport> {
     play(client, Plan::new(blocks, retain_blocks, seed)?, None)
 }
 
@@ -80,7 +85,7 @@ pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, 
 /// # Errors
 /// As [`run`]; when the directory cannot be used, or differs from the ledger.
 pub fn run_external(
-    client: &Client<impl Site>,
+    client: &Client<impl CanisterClient>,
     canister: Principal,
     blocks: u64,
     retain_blocks: Option<u64>,
@@ -89,12 +94,16 @@ pub fn run_external(
     play_external(client, canister, Plan::new(blocks, retain_blocks, seed)?)
 }
 
-fn play_external(client: &Client<impl Site>, canister: Principal, plan: Plan) -> Result<UtxoDemoReport> {
+fn play_external(client: &Client<impl CanisterClient>, canister: Principal, plan: Plan) -> Result<UtxoDemoReport> {
     let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
     play(client, plan, Some(External::new(client, canister, directory.path(), &stop, &log)?))
 }
 
-fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<External<'a, S>>) -> Result<UtxoDemoReport> {
+fn play<'a, C: CanisterClient>(
+    client: &'a Client<C>,
+    plan: Plan,
+    external: Option<External<'a, C>>,
+) -> Result<UtxoDemoReport> {
     let started = Instant::now();
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     let records = utxo::storage(client)?.records;
@@ -150,7 +159,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, external: Option<Externa
 }
 
 /// Sets the settings that the story assumes, and starts the block assembly.
-fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
+fn set_up(client: &Client<impl CanisterClient>, plan: Plan) -> Result<UtxoPrunerSettings> {
     // The records have what they need of a block that is applied.
     let retain_blocks = Some(u64::from(plan.retention));
     client.set_prune_policy(&PrunePolicyArg { retain_blocks, ..PrunePolicyArg::default() }).done()?;

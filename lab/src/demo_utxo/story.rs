@@ -12,10 +12,9 @@ use super::verify::verify;
 use crate::single_calls::Block;
 use anyhow::{Context, Result, bail};
 use bitcoin::BlockHash;
-use coppice::client::{Client, Wait};
+use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
 use coppice::progress::Progress;
 use coppice::report::count;
-use coppice::site::{BLOCK_INTERVAL, Site};
 use coppice::utxo;
 use coppice_interface::UtxoPrunerSettings;
 
@@ -54,8 +53,8 @@ enum Next {
 }
 
 /// The state of the story.
-pub struct Story<'a, S> {
-    pub client: &'a Client<S>,
+pub struct Story<'a, C> {
+    pub client: &'a Client<C>,
     pub plan: Plan,
     pub generator: Generator,
     pub ledger: Ledger,
@@ -81,18 +80,18 @@ pub struct Story<'a, S> {
     /// Billed bytes, and the height at which they last rose.
     pub billed: (u64, Option<u32>),
     /// External transactions, if there are any.
-    pub external: Option<External<'a, S>>,
+    pub external: Option<External<'a, C>>,
     next: Next,
 }
 
-impl<'a, S: Site> Story<'a, S> {
+impl<'a, C: CanisterClient> Story<'a, C> {
     /// Creates a story that has not begun.
     pub fn new(
-        client: &'a Client<S>,
+        client: &'a Client<C>,
         plan: Plan,
         settings: UtxoPrunerSettings,
         billed: u64,
-        external: Option<External<'a, S>>,
+        external: Option<External<'a, C>>,
     ) -> Self {
         Self {
             client,

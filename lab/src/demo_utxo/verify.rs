@@ -4,8 +4,7 @@ use super::ledger::{Entry, Id, Ledger};
 use anyhow::{Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Txid};
-use coppice::client::{Client, Wait};
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Client, Wait};
 use coppice::utxo::states::states;
 use coppice_interface::*;
 use serde::Serialize;
@@ -33,7 +32,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// At the first difference from the ledger.
-pub fn verify(client: &Client<impl Site>, ledger: &Ledger, height: u32) -> Result<Verified> {
+pub fn verify(client: &Client<impl CanisterClient>, ledger: &Ledger, height: u32) -> Result<Verified> {
     let mut verified = Verified::default();
     let children = ledger.conflicting_children();
     let none = BTreeSet::new();
@@ -88,7 +87,12 @@ fn state_of(ledger: &Ledger, entry: &Entry, vout: u32, height: u32) -> UtxoSpend
 }
 
 /// Checks a record that must be there.
-fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: &BTreeSet<Txid>) -> Result<()> {
+fn record(
+    client: &Client<impl CanisterClient>,
+    ledger: &Ledger,
+    entry: &Entry,
+    children: &BTreeSet<Txid>,
+) -> Result<()> {
     let txid = entry.txid;
     let limit = entry.outputs.len() as u32;
     let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit, extra_pages_cursor: None }).wait()? {

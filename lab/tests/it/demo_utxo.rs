@@ -1,8 +1,7 @@
 //! `demo --utxo`: the output of a short story, and detection of a store that differs from the ledger.
 
 use candid::Principal;
-use coppice::client::{Client, Failure, Reach, Transport, Wait};
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
 use coppice_interface::*;
 use coppice_lab::demo_utxo::{self, UtxoDemoReport};
 use coppice_lab::embedded::Embedded;
@@ -103,13 +102,11 @@ impl Transport for Meddler {
     }
 }
 
-impl Reach for Meddler {
+impl CanisterClient for Meddler {
     fn principal(&self, role: Role) -> Principal {
         self.inner.transport().principal(role)
     }
-}
 
-impl Site for Meddler {
     fn pass(&self, time: Duration) -> anyhow::Result<()> {
         self.inner.transport().pass(time)
     }

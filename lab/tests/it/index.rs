@@ -3,7 +3,7 @@
 use anyhow::Result;
 use candid::Principal;
 use coppice::certificate::Vouched;
-use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
+use coppice::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
 use coppice::feed;
 use coppice::get::chain::Page;
 use coppice::get::query::{Order, Wanted};
@@ -16,7 +16,6 @@ use coppice::index::store::Store;
 use coppice::index::tables::Tables;
 use coppice::ledger::Ledger;
 use coppice::random::Random;
-use coppice::site::Site;
 use coppice_client::KeyPager;
 use coppice_interface::segments::{Index, Receipts};
 use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
@@ -245,7 +244,7 @@ impl Damaged {
     }
 }
 
-impl Reach for Damaged {
+impl CanisterClient for Damaged {
     fn principal(&self, role: Role) -> Principal {
         self.inner.transport().principal(role)
     }

@@ -1,10 +1,9 @@
 //! `coppice-lab serve`: the pages of a canister on a local port, and the dashboard in a real browser.
 
 use candid::Principal;
-use coppice::client::{Block, Client, Reach, Wait};
+use coppice::client::{Block, CanisterClient, Client, Wait};
 use coppice::feed;
 use coppice::gateway::Gateway;
-use coppice::site::Site;
 use coppice_interface::*;
 use coppice_lab::demonstration::Demonstration;
 use coppice_lab::embedded::Embedded;

@@ -1,8 +1,7 @@
 //! Compares the predictions of `coppice size` with a canister that is fed until it stops growing.
 
-use coppice::client::{Block, Wait};
+use coppice::client::{Block, CanisterClient, Wait};
 use coppice::feed;
-use coppice::site::Site;
 use coppice::size::{Size, Workload};
 use coppice_interface::PrunePolicyArg;
 use coppice_lab::embedded::Embedded;

@@ -3,11 +3,10 @@
 
 use crate::chain::{self, Chain, Expected};
 use candid::Principal;
-use coppice::client::{Client, Failure, Reach, Transport, Wait};
+use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
 use coppice::ingest::{self, IngestReport, Plan};
 use coppice::order::Ordered;
 use coppice::report::Report;
-use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice_interface::*;
 use coppice_lab::embedded::Embedded;
@@ -33,7 +32,7 @@ fn start() -> Client<Embedded> {
     Embedded::start(canister()).unwrap()
 }
 
-fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Replayed) {
+fn replay(client: &Client<impl CanisterClient>, ordered: &Ordered) -> (IngestReport, Replayed) {
     let report = ingest::feed_to(client, ordered, &UTXO).unwrap();
     let utxo = report.utxo.clone().unwrap();
     (report, utxo)
@@ -159,13 +158,11 @@ impl Transport for Flaky<'_> {
     }
 }
 
-impl Reach for Flaky<'_> {
+impl CanisterClient for Flaky<'_> {
     fn principal(&self, role: Role) -> Principal {
         self.inner.principal(role)
     }
-}
 
-impl Site for Flaky<'_> {
     fn pass(&self, time: Duration) -> anyhow::Result<()> {
         self.inner.pass(time)
     }
@@ -326,7 +323,7 @@ fn output_held_by_an_unmined_record_is_counted_and_by_a_mined_one_refused() {
 }
 
 /// Appends blocks without applying them.
-fn append(client: &Client<impl Site>, blocks: &[bitcoin::Block], retain_blocks: Option<u64>) {
+fn append(client: &Client<impl CanisterClient>, blocks: &[bitcoin::Block], retain_blocks: Option<u64>) {
     let (_dir, ordered) = read(&chain::framed(blocks));
     ingest::feed_to(client, &ordered, &Plan { retain_blocks, ..Plan::default() }).unwrap();
 }

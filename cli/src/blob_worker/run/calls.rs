@@ -3,7 +3,7 @@
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
 use crate::blob_worker::times::{CALL_LEAST, PARTING};
-use crate::client::{self, Client, Reach, Transport, Trials, Wait as _};
+use crate::client::{self, CanisterClient, Client, Transport, Trials, Wait as _};
 use crate::exit::{Exit, REFUSED, UNREPORTED, why};
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
@@ -80,7 +80,7 @@ fn due(status: &UtxoPrunerStatus, window: u32) -> Option<u32> {
     status.current_height.min(persisted).checked_sub(window).filter(|height| *height > 0)
 }
 
-impl<T: Reach + Sync> Calls<'_, T> {
+impl<T: CanisterClient> Calls<'_, T> {
     /// Makes one call. Returns the answer, or the reason for another attempt.
     pub fn attempt<R>(
         &self,

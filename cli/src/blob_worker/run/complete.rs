@@ -5,7 +5,7 @@ use super::{Run, waits};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
-use crate::client::{Client, Outcome as _, Reach, Trials, Wait as _};
+use crate::client::{CanisterClient, Client, Trials, Wait as _};
 use crate::exit::{Exit, UNREPORTED, why};
 use crate::verify::hex;
 use anyhow::Result;
@@ -19,7 +19,7 @@ fn is_over(error: &BlobDeletionError) -> bool {
     matches!(error, UnknownToken | NotHolder | Expired | Completed | Stopped)
 }
 
-impl<T: Reach + Sync> Run<'_, T> {
+impl<T: CanisterClient> Run<'_, T> {
     /// Extends a lease, and returns whether the canister has answered that the lease is live.
     pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) -> bool {
         let (asked, secs) = (Moment::now(), self.options.lease.as_secs());
@@ -142,7 +142,7 @@ impl<T: Reach + Sync> Run<'_, T> {
         term: &Term,
     ) -> Answer<CompletedBlobDeletions> {
         let (began, mut delays, mut trials) = (Instant::now(), waits(self.options.max_wait), Trials::default());
-        let complete = |client: &Client<T>| pollster::block_on(client.complete_blob_deletion_batch_all(done)).heard();
+        let complete = |client: &Client<T>| client.complete_blob_deletion_batch_all(done).wait();
         loop {
             self.calls.limit(began, self.calls.most_of(term));
             match self.calls.attempt("completing", &mut trials, complete)? {

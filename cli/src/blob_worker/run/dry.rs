@@ -3,7 +3,7 @@
 use super::Run;
 use crate::blob_worker::store::Fate;
 use crate::blob_worker::times::REQUEST;
-use crate::client::Reach;
+use crate::client::CanisterClient;
 use crate::stop::unless;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub struct Found {
 ///
 /// # Errors
 /// As [`Run::run`]; when a store does not answer whether it has a blob.
-pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<Looked>> {
+pub fn dry_run<T: CanisterClient>(run: &Run<'_, T>) -> Result<Option<Looked>> {
     run.look_at_all()?;
     let Some(selectors) = run.free()? else { return Ok(None) };
     let seen = run.calls.look(run.options.safety_window, &selectors, run.options.batch)?;

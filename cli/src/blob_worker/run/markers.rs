@@ -6,7 +6,7 @@ use crate::blob_worker::marker;
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::times::{LAST_LOOK, REQUEST};
 use crate::blob_worker::work::Outcome;
-use crate::client::Reach;
+use crate::client::CanisterClient;
 use crate::exit::{Exit, WRONG_STORE, why as why_of};
 use crate::stop::unless;
 use anyhow::{Result, anyhow};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Attempts to read a store's marker before the deletions there count as unconfirmed.
 const MARKER_TRIES: usize = 3;
 
-impl<T: Reach + Sync> Run<'_, T> {
+impl<T: CanisterClient> Run<'_, T> {
     /// Returns an error if a look has found a wrong marker, which ends the worker.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Test doubles: a queue in memory, and a store with injected faults.
 
-use crate::client::{Client, Failure, GivesUp, Reach, Transport};
+use crate::client::{CanisterClient, Client, Failure, GivesUp, Transport};
 use async_trait::async_trait;
 use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Principal, encode_one};
@@ -344,7 +344,7 @@ impl Transport for Fake {
     }
 }
 
-impl Reach for Fake {
+impl CanisterClient for Fake {
     fn principal(&self, _: Role) -> Principal {
         Principal::anonymous()
     }

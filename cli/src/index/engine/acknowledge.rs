@@ -1,7 +1,7 @@
 //! Acknowledgements of committed blocks, after which the canister may prune them.
 
 use super::{Engine, Task};
-use crate::client::{Client, Reach, Uncertified, Wait, is_rejected};
+use crate::client::{CanisterClient, Client, Uncertified, Wait, is_rejected};
 use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow};
@@ -47,7 +47,7 @@ impl Acks {
     }
 }
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Acknowledges stored blocks that were not acknowledged yet, if this run acknowledges.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 ///
 /// # Errors
 /// When the caller is not a registered exporter, as [`Uncertified`] if only one replica reports it; when the canister cannot be reached.
-pub fn ensure_registered<T: Reach>(client: &Client<T>, replicated: bool) -> Result<()> {
+pub fn ensure_registered<T: CanisterClient>(client: &Client<T>, replicated: bool) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return Err(not_registered(client));
@@ -129,7 +129,7 @@ pub fn ensure_registered<T: Reach>(client: &Client<T>, replicated: bool) -> Resu
     }
 }
 
-fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
+fn not_registered<T: CanisterClient>(client: &Client<T>) -> anyhow::Error {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return anyhow!(

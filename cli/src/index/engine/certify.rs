@@ -3,13 +3,13 @@
 use super::trust::Counts;
 use super::{Engine, Task};
 use crate::certificate::{self, Certified};
-use crate::client::{Reach, Wait, is_rejected, may_pass};
+use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use crate::report::blocks;
 use anyhow::Result;
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     pub(super) fn certify(&mut self) -> Result<Event> {
         self.checkpoint.reached(Step::Prove)?;
         let answer = match self.client.get_tip_certificate().wait() {

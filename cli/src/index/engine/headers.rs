@@ -2,7 +2,7 @@
 
 use super::trust::Counts;
 use super::{Engine, Task};
-use crate::client::{Reach, Wait, is_rejected, may_pass};
+use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::Result;
 use coppice_interface::{HeaderPage, ReadError};
@@ -21,7 +21,7 @@ enum Headers {
     Garbled(String),
 }
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Asks a replica for headers.
     fn query_headers(&mut self, from: u64, to: u64) -> Result<Headers> {
         self.checkpoint.reached(Step::Prove)?;

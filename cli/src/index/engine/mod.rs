@@ -30,7 +30,7 @@ use super::ahead::Ahead;
 use super::assemble::{Position, Tip, cursor_after};
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
-use crate::client::{Client, Reach};
+use crate::client::{CanisterClient, Client};
 use crate::report::blocks;
 use acknowledge::Acks;
 use anyhow::Result;
@@ -75,7 +75,7 @@ pub struct Engine<'a, T, C = Onward> {
     figures: Figures,
 }
 
-impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
+impl<'a, T: CanisterClient, C: Checkpoint> Engine<'a, T, C> {
     /// Opens an engine that continues at the database's position.
     ///
     /// # Errors

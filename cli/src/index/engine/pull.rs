@@ -1,7 +1,7 @@
 //! Pages of proved blocks: each block must fit its header, and each segment its digest.
 
 use super::{Engine, Task};
-use crate::client::{Reach, Wait, is_rejected, may_pass};
+use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::assemble::{Incomplete, Position};
 use crate::index::change::{Change, Damaged, PRUNED};
 use crate::index::header::{Header, Misfit};
@@ -37,7 +37,7 @@ impl Misses {
     }
 }
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for a page of proved blocks, and stores it.
     pub(super) fn pull(&mut self) -> Result<Event> {
         if !self.ahead.is_proved() || self.trust.is_stale(self.client.transport().now()) {

@@ -4,12 +4,12 @@
 //! chain, and go to `orphaned`. If the canister was restored from a snapshot, they stay there for good.
 
 use super::{Engine, Task};
-use crate::client::Reach;
+use crate::client::CanisterClient;
 use crate::index::change::Keep;
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Error, Result, anyhow, ensure};
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Removes the blocks above the newest common one, or all blocks. The newest certificate then decides again.
     pub(super) fn roll_back(&mut self, common: Option<u64>) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;

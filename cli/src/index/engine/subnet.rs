@@ -10,7 +10,7 @@
 
 use super::trust::Counts;
 use super::{Engine, Task};
-use crate::client::{BELIEVED, Reach, Wait, is_rejected};
+use crate::client::{BELIEVED, CanisterClient, Wait, is_rejected};
 use crate::exit::why;
 use crate::index::change::PRUNED;
 use crate::index::header::{Header, SEGMENTS};
@@ -18,7 +18,7 @@ use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow, bail, ensure};
 use coppice_interface::{BlockHeader, ExportCursor, ExportError, ReadError, Role};
 
-impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Asks the subnet for the page after the position.
     pub(super) fn ask_subnet(&mut self) -> Result<Event> {
         self.checkpoint.reached(Step::Pull)?;

@@ -20,7 +20,7 @@ use super::origin::{Origin, Payload};
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use super::tables::Tables;
-use crate::client::{Client, Reach};
+use crate::client::{CanisterClient, Client};
 use anyhow::{Context, Result, anyhow, ensure};
 use coppice_interface::{ExportError, ExportPage};
 use std::cell::{Cell, RefCell};
@@ -181,7 +181,7 @@ trait Settle {
     fn settle_within(&mut self, most: u32) -> Result<Vec<String>>;
 }
 
-impl<T: Reach, C: Checkpoint> Settle for Engine<'_, T, C> {
+impl<T: CanisterClient, C: Checkpoint> Settle for Engine<'_, T, C> {
     fn settle_within(&mut self, most: u32) -> Result<Vec<String>> {
         let (mut notes, mut waits) = (Vec::new(), 0);
         while waits < most {

@@ -6,8 +6,7 @@
 use super::cases::Case;
 use candid::Principal;
 use coppice::certificate::{self, Vouched};
-use coppice::client::{Failure, Reach, Transport};
-use coppice::site::Site;
+use coppice::client::{CanisterClient, Failure, Transport};
 use coppice_client::Embedded;
 use coppice_host::{Checkpoint, Host};
 use coppice_interface::Role;
@@ -167,7 +166,7 @@ impl Transport for Liar {
     }
 }
 
-impl Reach for Liar {
+impl CanisterClient for Liar {
     fn principal(&self, _: Role) -> Principal {
         self.principal
     }
@@ -193,9 +192,7 @@ impl Reach for Liar {
         }
         now
     }
-}
 
-impl Site for Liar {
     fn pass(&self, time: Duration) -> anyhow::Result<()> {
         if self.is_live() {
             self.host.advance_time(time);

@@ -1,49 +1,26 @@
-//! Site of a canister: how time passes there.
+//! Health of a canister: its timer prunes what is due, and it reports no problems.
 
-use crate::client::{Client, Reach, Transport, Wait};
+use crate::client::{CanisterClient, Client, Transport, Wait};
 use crate::say;
 use anyhow::{Result, ensure};
 use coppice_interface::{Problem, ProblemCode, PruneStatus, Severity};
 use std::time::Duration;
 
-/// Time between two blocks, if the clock is simulated.
-pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
-
-/// The place where a canister runs, besides its calls.
-pub trait Site: Sync + Reach {
-    /// Lets time pass between two blocks, if the clock is simulated.
-    ///
-    /// # Errors
-    /// When an execution has trapped.
-    fn pass(&self, _time: Duration) -> Result<()> {
-        Ok(())
-    }
-
-    /// Waits for the canister's timer, which fires every `interval`; the wait may be too short.
-    ///
-    /// # Errors
-    /// When an execution has trapped.
-    fn await_timer(&self, interval: Duration) -> Result<()>;
-
-    /// Returns the number of such waits after which the timer must have fired.
-    fn patience(&self) -> u32;
-}
-
 /// Waits until the timer has pruned everything that is due.
 ///
 /// # Errors
 /// When pruning stays due although the timer fires.
-pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneStatus> {
-    let site = client.transport();
+pub fn settle(client: &Client<impl CanisterClient>, interval: Duration) -> Result<PruneStatus> {
+    let canister = client.transport();
     let mut status = client.get_prune_status().wait()?;
     let mut waits = 0;
     while status.need_prune {
         let before = status.pruned_blocks;
-        site.await_timer(interval)?;
+        canister.await_timer(interval)?;
         status = client.get_prune_status().wait()?;
         waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
         ensure!(
-            waits < site.patience(),
+            waits < canister.patience(),
             "pruning is due, but the timer prunes nothing: {}",
             status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string)
         );
