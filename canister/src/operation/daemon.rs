@@ -3,11 +3,11 @@
 //! | timer | kind | fires |
 //! |---|---|---|
 //! | work | one-shot | when the first duty is due |
-//! | safety timer | interval | every ten minutes, because `ic-cdk-timers` drops a one-shot that traps and keeps an interval timer; during a job of the record pruner at the job's interval |
+//! | safety timer | interval | every ten minutes; during a job of the record pruner at the job's interval, and while ticks for blocks skip work that traps at theirs |
 //! | hash key | one-shot | until a key is stored: armed by the hooks, by a draw that failed, and by each firing of the safety timer |
 //!
-//! A firing does the work of one duty, as far as a message goes, and arms the one-shot for the duty that is due first. An idle canister pays only
-//! for the safety timer.
+//! A firing does the work of one duty, as far as a message goes, and arms the one-shot for the duty that is due first. The safety timer is there
+//! because `ic-cdk-timers` drops a one-shot that traps, and keeps an interval timer. An idle canister pays only for the safety timer.
 //!
 //! Below `min_liquid_cycles` only the safety timer runs, and ends only what was begun. No timer runs if the cycles do not pay for three calls of a
 //! timer, because `ic-cdk-timers` re-arms a timer at its original, already past time when its call cannot be paid, so it fires every round
@@ -49,12 +49,18 @@ pub fn start(state: &mut State) {
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
 
-/// Starts the safety timer at its ten minutes, or at the shorter interval of a job.
+/// Starts the safety timer.
 fn start_safety(state: &mut State) {
-    let secs = state.clock.job_secs.map_or(SAFETY_SECS, |secs| secs.min(SAFETY_SECS));
+    let secs = safety_secs(state);
     Timer::Safety.every(secs, || mutate(fire_safety));
     (state.clock.safety_secs, state.clock.safety_at) = (secs, platform::time_ns() + secs * NS);
     cycles::learn();
+}
+
+/// Returns the interval of the safety timer: ten minutes, or that of a job, or of the ticks for blocks while they skip work that traps.
+fn safety_secs(state: &State) -> u64 {
+    let skipping = state.pruner.stored().marker.is_some().then(|| state.pruner.interval_secs());
+    state.clock.job_secs.into_iter().chain(skipping).fold(SAFETY_SECS, u64::min)
 }
 
 /// Stops the timers that the balance does not pay for, restarts them when it does, and takes a sample. Each message that changes state
@@ -150,14 +156,14 @@ fn prune_by(state: &mut State, now: u64, at: u64) {
     }
 }
 
-/// Arms the one-shot for the duty that is due first. Follows the interval of a job of the record pruner with the safety timer.
+/// Arms the one-shot for the duty that is due first, and sets the interval of the safety timer.
 fn rearm(state: &mut State) {
     let interval = records::job_secs(state).filter(|_| cycles::pause().is_none());
     if replace(&mut state.clock.job_secs, interval) != interval {
         records::follow(state, interval);
-        if cycles::pause() != Some(Pause::UntilACall) {
-            start_safety(state);
-        }
+    }
+    if safety_secs(state) != state.clock.safety_secs && cycles::pause() != Some(Pause::UntilACall) {
+        start_safety(state);
     }
     let now = platform::time_ns();
     if let Some(due) = state.begun_at(now) {

@@ -177,9 +177,27 @@ fn safety_timer_follows_the_interval_of_a_job() {
         state.records.pruner.set_settings(&change, &state.config.utxo.clone().unwrap()).unwrap();
         arm(state);
         let due = state.records.pruner.next_tick_ns;
+        state.clock.blocks_at = None;
         native::with(|world| world.time_ns += SAFETY_SECS * NS);
         fire_safety(state);
         assert_eq!(state.records.pruner.next_tick_ns, due);
     });
     assert_eq!(secs(), (SAFETY_SECS, Some(3_600)));
+}
+
+#[test]
+fn safety_timer_follows_the_ticks_while_work_that_traps_is_skipped() {
+    fresh();
+    mutate(start);
+    mutate(|state| {
+        state.tick(true);
+        arm(state);
+    });
+    let interval = read(|state| state.pruner.interval_secs());
+    assert_eq!((interval, read(|state| state.clock.safety_secs)), (60, 60));
+    mutate(|state| {
+        (0..64).for_each(|_| drop(state.tick(false)));
+        arm(state);
+    });
+    assert_eq!(read(|state| state.clock.safety_secs), SAFETY_SECS);
 }
