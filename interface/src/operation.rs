@@ -87,7 +87,7 @@ settings! {
     /// The setup is complete even without a policy or an exporter: `health` does not report them as missing.
     set_up_as_meant: bool = false;
     @nested {
-        /// The settings of the UTXO store; `null` in a build without UTXO records.
+        /// The settings of the UTXO store, which a build without UTXO records lacks.
         utxo: UtxoSettings, UtxoSettingsChange;
     }
 }

@@ -43,8 +43,9 @@ use std::mem::replace;
 pub fn start(state: &mut State) {
     cycles::set_pause(None);
     start_safety(state);
-    state.clock.blocks_at = Some(platform::time_ns() + state.pruner.interval_secs() * NS);
-    rearm(state);
+    let now = platform::time_ns();
+    state.clock.blocks_at = Some(now + state.pruner.interval_secs() * NS);
+    rearm(state, now);
     key::arm(state, 0);
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
@@ -109,23 +110,26 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
         start_safety(state);
     }
     // Work that was due before the pause is not late.
-    state.clock.blocks_at = Some(platform::time_ns() + state.pruner.interval_secs() * NS);
-    rearm(state);
+    let now = platform::time_ns();
+    state.clock.blocks_at = Some(now + state.pruner.interval_secs() * NS);
+    rearm(state, now);
     key::arm(state, 0);
 }
 
 /// Arms the one-shot for what a message has made due: an upload, a rollback, a reset, a job, a lease. Wakes overdue timers.
 pub fn arm(state: &mut State) {
-    watch(state);
-    rearm(state);
+    let now = platform::time_ns();
+    watch_at(state, now);
+    rearm(state, now);
 }
 
 /// Arms the one-shot for pruning within `timer_interval_secs`, and for anything else that is due. Call after any change that may create work.
 pub fn arm_work(state: &mut State) {
+    let now = platform::time_ns();
     // First, because arming hides that the platform's timer is lost.
-    watch(state);
-    state.clock.blocks_by(platform::time_ns() + state.pruner.interval_secs() * NS);
-    rearm(state);
+    watch_at(state, now);
+    state.clock.blocks_by(now + state.pruner.interval_secs() * NS);
+    rearm(state, now);
 }
 
 /// Arms the one-shot for pruning after an acknowledgement: at once if pruning can end a refusal of appends. Wakes no overdue timer, because
@@ -157,7 +161,7 @@ fn prune_by(state: &mut State, now: u64, at: u64) {
 }
 
 /// Arms the one-shot for the duty that is due first, and sets the interval of the safety timer.
-fn rearm(state: &mut State) {
+fn rearm(state: &mut State, now: u64) {
     let interval = records::job_secs(state).filter(|_| cycles::pause().is_none());
     if replace(&mut state.clock.job_secs, interval) != interval {
         records::follow(state, interval);
@@ -165,7 +169,6 @@ fn rearm(state: &mut State) {
     if safety_secs(state) != state.clock.safety_secs && cycles::pause() != Some(Pause::UntilACall) {
         start_safety(state);
     }
-    let now = platform::time_ns();
     if let Some(due) = state.begun_at(now) {
         state.clock.blocks_by(due);
     }
@@ -238,7 +241,7 @@ pub fn fire(state: &mut State, timer: Timer, at: u64) {
         if let Some(Chosen { duty, late }) = &chosen {
             duty.work(state, now, *late);
         }
-        rearm(state);
+        rearm(state, now);
         // After the work, because pruned blocks no longer count as backlog.
         sampling::note(state);
         chosen

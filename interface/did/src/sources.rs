@@ -205,9 +205,12 @@ impl Setting {
     fn parse(input: ParseStream) -> syn::Result<Self> {
         let (comment, name) = (comment(&input.call(Attribute::parse_outer)?), input.parse()?);
         input.parse::<Token![:]>()?;
-        let value: Type = input.parse()?;
-        let nested = input.parse::<Option<Token![,]>>()?.is_some();
-        let change = if nested { input.parse()? } else { value.clone() };
+        let mut value: Type = input.parse()?;
+        let mut change = value.clone();
+        // Nested settings, which a build may lack.
+        if input.parse::<Option<Token![,]>>()?.is_some() {
+            (value, change) = (syn::parse_quote!(Option<#value>), input.parse()?);
+        }
         while !input.peek(Token![;]) {
             input.parse::<proc_macro2::TokenTree>()?;
         }
