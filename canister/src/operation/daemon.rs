@@ -1,4 +1,4 @@
-//! Daemon: one loop over the duties of `duty.rs`, which two timers run.
+//! Daemon: one loop over the duties (`choice.rs` has the list), which two timers run.
 //!
 //! | timer | kind | fires |
 //! |---|---|---|
@@ -19,6 +19,8 @@
 //!
 //! Each function takes the state. Only the closures of timers borrow the global one.
 
+mod blocks;
+mod choice;
 mod duty;
 mod key;
 #[cfg(not(feature = "records"))]
@@ -34,9 +36,9 @@ use crate::platform::meter::count;
 use crate::platform::timers::Timer;
 use crate::platform::{self};
 use crate::state::{State, mutate};
+use choice::Chosen;
 use coppice_interface::{HeldBy, SAFETY_SECS};
 use coppice_storage::NS;
-use duty::Chosen;
 use std::mem::replace;
 
 /// Starts the timers. The hooks of installation and upgrade call it.
@@ -44,7 +46,8 @@ pub fn start(state: &mut State) {
     cycles::set_pause(None);
     start_safety(state);
     let now = platform::time_ns();
-    state.clock.blocks_at = Some(now + state.pruner.interval_secs() * NS);
+    state.clock.blocks_at = None;
+    state.blocks_by(now, now + state.pruner.interval_secs() * NS);
     rearm(state, now);
     key::arm(state, 0);
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
@@ -111,7 +114,8 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
     }
     // Work that was due before the pause is not late.
     let now = platform::time_ns();
-    state.clock.blocks_at = Some(now + state.pruner.interval_secs() * NS);
+    state.clock.blocks_at = None;
+    state.blocks_by(now, now + state.pruner.interval_secs() * NS);
     rearm(state, now);
     key::arm(state, 0);
 }
@@ -128,7 +132,7 @@ pub fn arm_work(state: &mut State) {
     let now = platform::time_ns();
     // First, because arming hides that the platform's timer is lost.
     watch_at(state, now);
-    state.clock.blocks_by(now + state.pruner.interval_secs() * NS);
+    state.blocks_by(now, now + state.pruner.interval_secs() * NS);
     rearm(state, now);
 }
 
@@ -153,7 +157,7 @@ pub fn on_call(state: &mut State) {
 
 /// Arms the one-shot for pruning at `at` or before.
 fn prune_by(state: &mut State, now: u64, at: u64) {
-    state.clock.blocks_by(at);
+    state.blocks_by(now, at);
     // Other duties are not asked, because each block would pay for them.
     if state.one_shot_at(now).is_none_or(|armed| at < armed) {
         arm_at(state, now, at);
@@ -170,9 +174,9 @@ fn rearm(state: &mut State, now: u64) {
         start_safety(state);
     }
     if let Some(due) = state.begun_at(now) {
-        state.clock.blocks_by(due);
+        state.blocks_by(now, due);
     }
-    arm_at(state, now, duty::first_due(state, now));
+    arm_at(state, now, choice::first_due(state, now));
 }
 
 /// Arms the one-shot to fire at `at`, in nanoseconds since the Unix epoch, or sooner, unless the safety timer fires before.
@@ -219,7 +223,7 @@ fn fire_safety(state: &mut State) {
     key::arm(state, 0);
     // Not at the interval of a job, because each part of it would then take two firings.
     if state.clock.safety_secs == SAFETY_SECS || now >= state.clock.blocks_worked_at + SAFETY_SECS * NS {
-        state.clock.blocks_by(now);
+        state.clock.blocks_at = Some(state.clock.blocks_at.map_or(now, |due| due.min(now)));
     }
     records::due_now(state, now);
     // Firings between `planned` and now trapped or were missed.
@@ -237,7 +241,7 @@ pub fn fire(state: &mut State, timer: Timer, at: u64) {
             // Otherwise, if both timers fire together, each would keep arming a one-shot of its own while there is a backlog.
             Timer::Work.cancel();
         }
-        let chosen = duty::choose(state, now, at);
+        let chosen = choice::choose(state, now, at);
         if let Some(Chosen { duty, late }) = &chosen {
             duty.work(state, now, *late);
         }

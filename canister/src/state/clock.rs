@@ -3,6 +3,7 @@
 //! Times are nanoseconds since the Unix epoch. The clock and the platform's timers are not persisted: an upgrade loses both.
 
 use super::State;
+use crate::platform::cycles;
 use crate::platform::timers::Timer;
 use coppice_interface::SAFETY_SECS;
 use coppice_storage::NS;
@@ -63,11 +64,6 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Makes work on blocks due at `at`, or earlier if it is due earlier; `u64::MAX` changes nothing.
-    pub fn blocks_by(&mut self, at: u64) {
-        self.blocks_at = Some(self.blocks_at.map_or(at, |due| due.min(at))).filter(|due| *due < u64::MAX);
-    }
-
     /// Latest time of the safety timer's next firing. A firing that is already due waits for its message or has trapped, so the one after
     /// it counts.
     pub fn next_safety(&self, now: u64) -> u64 {
@@ -76,6 +72,16 @@ impl Clock {
 }
 
 impl State {
+    /// Makes work on blocks due at `at`, or earlier if it is due earlier; `u64::MAX` changes nothing. While only the safety timer runs, its
+    /// next firing is the earliest time.
+    pub fn blocks_by(&mut self, now: u64, at: u64) {
+        let first = if cycles::pause().is_some() { self.clock.next_safety(now) } else { now };
+        let at = at.max(first);
+        if at < u64::MAX && self.clock.blocks_at.is_none_or(|due| at < due) {
+            self.clock.blocks_at = Some(at);
+        }
+    }
+
     /// Returns when a timer is due, or `None` if the timer does not run.
     fn timer_due(&self, timer: Timer) -> Option<u64> {
         match timer {

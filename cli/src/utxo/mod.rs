@@ -12,6 +12,7 @@ mod encodings;
 pub mod set;
 pub mod states;
 mod stopped;
+mod store;
 mod verify;
 
 use crate::blk::Found;
@@ -23,7 +24,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
 use coppice_client::Error;
 use coppice_interface::{
-    MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition, UtxoSettings, UtxoStorage,
+    MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition, UtxoStorage,
 };
 use serde::Serialize;
 use set::{Foreign, Input, RecordId, Set, UtxoHash};
@@ -31,10 +32,8 @@ use states::states;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use stopped::BlockToApply;
+pub use store::{settings, storage};
 pub use verify::Verified;
-
-/// Error for a build of the canister without UTXO records.
-const NO_RECORDS: &str = "this canister keeps no UTXO records: it was built without them (coppice-blocks.wasm)";
 
 /// The report of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -119,22 +118,6 @@ pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result
     );
     ensure!(u32::try_from(last_block).is_ok(), "the UTXO store has heights of 32 bits; {last_block} does not fit");
     Ok(())
-}
-
-/// Returns the memory of the canister's UTXO records.
-///
-/// # Errors
-/// When the canister keeps no UTXO records, or does not answer.
-pub fn storage(client: &Client<impl CanisterClient>) -> Result<UtxoStorage> {
-    client.get_storage_status(None).wait()?.utxo.context(NO_RECORDS)
-}
-
-/// Returns the settings of the canister's UTXO store.
-///
-/// # Errors
-/// When the canister keeps no UTXO records, or does not answer.
-pub fn settings(client: &Client<impl CanisterClient>) -> Result<UtxoSettings> {
-    client.get_config().wait()?.utxo.context(NO_RECORDS)
 }
 
 /// Checks that the canister's `coinbase_maturity` is the expected one. The setting is the operator's, and is not changed here.

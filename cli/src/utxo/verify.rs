@@ -3,6 +3,7 @@
 use super::encodings;
 use super::set::{Input, Record, Set, State, UtxoHash};
 use super::states::{in_words, spender, states};
+use super::store;
 use crate::client::{CanisterClient, Client, Wait};
 use crate::feed::sha256;
 use crate::verify::hex;
@@ -53,7 +54,7 @@ pub fn verify(
     pruned_height: Option<u32>,
 ) -> Result<Verified> {
     let mut verified = Verified::default();
-    let copied = super::settings(client)?.copy_applied_transactions;
+    let copied = store::settings(client)?.copy_applied_transactions;
     let mut gone = HashSet::new();
     for record in set.records() {
         match read_back(client, record)? {

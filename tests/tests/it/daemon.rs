@@ -166,7 +166,7 @@ fn low_cycles_pause_the_daemon_and_are_reported() {
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 1_000);
     host.faults().low_cycles(coppice.id, 20_000_000_000_000);
-    coppice.pass(60);
+    coppice.pass(600);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.ticks > 0), (0, true, true));
     assert_eq!(status.held_by, Some(HeldBy::LowCycles));

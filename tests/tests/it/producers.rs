@@ -69,13 +69,13 @@ fn repeated_rollbacks_of_a_producer_stay_within_its_bound() {
     // 0 allows no rollback, and the largest value allows any depth.
     limit(&coppice, 0);
     assert_eq!(rollback(&coppice, Who::Producer, 31), too_deep(42));
-    let again = Rollback { head: 32, removed: 0, has_more: false, ..Rollback::default() };
+    let again = Rollback { head: 32, removed: 0, has_more: false, not_restored: Some(0), waits: None };
     assert_eq!(rollback(&coppice, Who::Producer, 32), Ok(again), "a completed rollback may be repeated");
     coppice.append_plain(33..44, 10);
     assert_eq!(rollback(&coppice, Who::Producer, 42), too_deep(43));
     assert_eq!(
         rollback(&coppice, Who::Producer, 43),
-        Ok(Rollback { head: 43, removed: 0, has_more: false, ..Rollback::default() })
+        Ok(Rollback { head: 43, removed: 0, has_more: false, not_restored: Some(0), waits: None })
     );
     limit(&coppice, u64::MAX);
     assert_eq!(rollback(&coppice, Who::Producer, 20).unwrap().head, 20);

@@ -38,7 +38,7 @@ fn a_reorg_is_a_rollback_and_new_appends() {
     assert_eq!(coppice.block(7).unwrap().body, second.body);
     assert_eq!(
         rollback(&coppice, 7),
-        Ok(Rollback { head: 7, removed: 0, has_more: false, ..Rollback::default() }),
+        Ok(Rollback { head: 7, removed: 0, has_more: false, not_restored: Some(0), waits: None }),
         "the same again"
     );
 }

@@ -93,7 +93,7 @@ fn tick_samples_after_its_work() {
     at(T + 60);
     mutate(|state| {
         let now = platform::time_ns();
-        state.clock.blocks_by(now);
+        state.blocks_by(now, now);
         crate::operation::daemon::fire(state, platform::timers::Timer::Work, now);
     });
     let last = read(|state| state.history.samples(Span::Day, T + 60)).pop().unwrap();

@@ -70,7 +70,7 @@ fn make_due(state: &mut State, [blocks, job, growth]: [u64; 3]) {
 /// Returns the work of a firing that comes at its time, and whether it is late.
 fn chosen(state: &State) -> (Option<Hot>, bool) {
     let now = platform::time_ns();
-    let chosen = duty::choose(state, now, now).unwrap();
+    let chosen = choice::choose(state, now, now).unwrap();
     (chosen.duty.hot(), chosen.late)
 }
 
@@ -90,7 +90,7 @@ fn firing_works_on_the_duty_that_has_been_due_longest() {
         // Below `min_liquid_cycles` only work on blocks.
         cycles::set_pause(Some(Pause::UntilSafety));
         let now = platform::time_ns();
-        assert!(duty::choose(state, now, now).is_none());
+        assert!(choice::choose(state, now, now).is_none());
         state.clock.blocks_at = Some(now);
         assert_eq!(chosen(state), (Some(Hot::TimerBlocks), false));
     });
@@ -143,7 +143,7 @@ fn growth_that_traps_is_tried_in_the_first_seconds_of_each_period() {
         let first = platform::time_ns();
         state.clock.growth_at = Some(first);
         state.clock.blocks_at = None;
-        let due_after = |secs: u64| duty::first_due(state, first + secs * NS) - first;
+        let due_after = |secs: u64| choice::first_due(state, first + secs * NS) - first;
         let due: Vec<u64> = [0, 19, 20, 599, 600, 619, 620].into_iter().map(|secs| due_after(secs) / NS).collect();
         assert_eq!(due, [0, 0, 600, 600, 600, 600, 1_200]);
     });

@@ -44,3 +44,8 @@ pub fn frame(title: &str, refresh: Option<u64>, content: Markup) -> Markup {
         }
     }
 }
+
+/// Returns a table row with a name and a value.
+pub fn row(name: &str, value: Markup) -> Markup {
+    html! { tr { th { (name) } td { (value) } } }
+}

@@ -1,7 +1,7 @@
 //! Pages of a kept block (`/block/NUMBER`) and a kept transaction (`/tx/ID`).
 
 use super::super::answer::Answer;
-use super::frame::{self, frame};
+use super::frame::{self, frame, row};
 use super::records;
 use super::words::{bytes, count, moment};
 use crate::state::State;
@@ -37,11 +37,6 @@ fn refused(title: &str, why: &ReadError) -> Answer {
         other => (500, format!("It cannot be shown: {other}.")),
     };
     answer(status, title, html! { p { (said) } })
-}
-
-/// Returns a table row with a name and a value.
-pub(super) fn row(name: &str, value: Markup) -> Markup {
-    html! { tr { th { (name) } td { (value) } } }
 }
 
 fn header(header: &BlockHeader) -> Markup {

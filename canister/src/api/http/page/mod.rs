@@ -307,7 +307,7 @@ fn page(view: &View, refresh: u64) -> Markup {
             h2 { "Details" }
             div.details {
                 (view.words()) (view.exporters())
-                (records::cards(view))
+                (records::cards(view.state, view.now))
                 (memory::card(&view.storage)) (view.errors())
             }
         }

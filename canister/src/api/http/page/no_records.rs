@@ -1,10 +1,9 @@
 //! The pages of the build without UTXO records: the functions of `records.rs`, which show nothing.
 
-use super::View;
 use crate::state::State;
 use maud::Markup;
 
-pub(super) fn cards(_view: &View) -> Markup {
+pub(super) fn cards(_state: &State, _now: u64) -> Markup {
     Markup::default()
 }
 

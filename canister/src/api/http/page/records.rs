@@ -1,8 +1,6 @@
 //! Cards of UTXO records and of the deletion queue, and the record of a transaction.
 
-use super::View;
-use super::frame::figure;
-use super::kept::row;
+use super::frame::{figure, row};
 use super::words::{ago, bytes, count, many};
 use crate::state::State;
 use coppice_interface::*;
@@ -12,11 +10,10 @@ use maud::{Markup, html};
 const JOBS: u32 = 6;
 
 /// Returns the cards of what is kept, or ever was.
-pub(super) fn cards(view: &View) -> Markup {
-    let state = view.state;
+pub(super) fn cards(state: &State, now: u64) -> Markup {
     let records = Records {
         state,
-        now: view.now,
+        now,
         utxo: state.records.utxo.storage(),
         pruner: state.records.pruner.status(state.utxo_settings(), &state.records.deletions),
         queue: state.records.deletions.status(),
