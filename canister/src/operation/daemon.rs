@@ -221,13 +221,17 @@ fn fire_safety(state: &mut State) {
     let planned = replace(&mut state.clock.safety_at, now + interval);
     cycles::learn();
     key::arm(state, 0);
+    // Firings between `planned` and now trapped or were missed.
+    fire(state, Timer::Safety, planned + now.saturating_sub(planned) / interval * interval);
+}
+
+/// Makes the work due that a firing of the safety timer does: on blocks every ten minutes, and on a job at the job's interval.
+fn due_now(state: &mut State, now: u64) {
     // Not at the interval of a job, because each part of it would then take two firings.
     if state.clock.safety_secs == SAFETY_SECS || now >= state.clock.blocks_worked_at + SAFETY_SECS * NS {
         state.clock.blocks_at = Some(state.clock.blocks_at.map_or(now, |due| due.min(now)));
     }
     records::due_now(state, now);
-    // Firings between `planned` and now trapped or were missed.
-    fire(state, Timer::Safety, planned + now.saturating_sub(planned) / interval * interval);
 }
 
 /// Does the work of a firing that was to come at `at`: checks the cycles, does the work of one duty, and arms the one-shot for the next.
@@ -236,6 +240,9 @@ pub fn fire(state: &mut State, timer: Timer, at: u64) {
     let others = state.note_fired(timer, now);
     let chosen = cycles::in_timer(others, || {
         judge(state, 0);
+        if timer == Timer::Safety {
+            due_now(state, now);
+        }
         if state.clock.fires_at.is_some_and(|armed| armed <= now) {
             state.clock.fires_at = None;
             // Otherwise, if both timers fire together, each would keep arming a one-shot of its own while there is a backlog.
