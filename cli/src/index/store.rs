@@ -229,7 +229,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub fn hash_of(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
-        let row = self.one("SELECT hash FROM blocks WHERE number = $1", &[int(block)?.into()])?;
+        let row = self.block("SELECT hash FROM blocks WHERE number = $1", block)?;
         row.map(|row| row.get(0)).transpose()
     }
 
@@ -238,8 +238,16 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub fn seal_of(&mut self, block: u64) -> Result<Option<Seal>> {
-        let row = self.one("SELECT seal FROM blocks WHERE number = $1", &[int(block)?.into()])?;
+        let row = self.block("SELECT seal FROM blocks WHERE number = $1", block)?;
         row.map(|row| seal(&row, 0)).transpose()
+    }
+
+    /// Reads the row of a block. A number that no database holds has none: a replica may claim it.
+    fn block(&mut self, sql: &'static str, number: u64) -> Result<Option<Row>> {
+        match i64::try_from(number) {
+            Ok(number) => self.one(sql, &[number.into()]),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Returns the number of the oldest stored block.

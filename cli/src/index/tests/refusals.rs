@@ -62,6 +62,9 @@ fn blocks_pruned_before_indexing_are_reported_as_a_gap() {
         assert_eq!(reader.figures().gap_blocks, gap);
         // Stored blocks stay, although the canister has pruned them.
         assert!(reader.store().hash_of(14).unwrap().is_some());
+        // A replica may claim any number, and a lie ends no run.
+        assert_eq!(reader.store().hash_of(u64::MAX).unwrap(), None);
+        assert_eq!(reader.store().seal_of(1 << 63).unwrap(), None);
     }
 }
 
