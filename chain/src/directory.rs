@@ -79,8 +79,8 @@ impl Directory {
         self.find(number)
     }
 
-    /// Searches the slot of a number whose entry is damaged, and mends the entry. It stays if no slot is found, because it may be that of
-    /// another number of the ring.
+    /// Searches the slot of a number whose entry is damaged, and mends the entry. The entry stays if no slot is found, because the entry
+    /// may be that of another number of the ring.
     #[cold]
     #[inline(never)]
     fn find(&self, number: u64) -> Option<Slot> {

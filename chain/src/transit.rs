@@ -13,7 +13,7 @@
 //! in    header, links of the slice, its postings │ … │ the last slice, next rises
 //! out   next and acknowledgements fall, rollback counted │ its last postings … its first │ header and log are freed
 //! ```
-//! Ids are entered first, by position, then keys, by transaction. They are taken out in the opposite order, and each restores the
+//! Ids are entered first, by position, then keys, by transaction. References are taken out in the opposite order, and each restores the
 //! posting that it has replaced. Commits (`upload/commit.rs`) enter slices; rollbacks and aborts take them out (`rollback.rs`). The
 //! persisted progress is [`Transit`](super::state::Transit).
 

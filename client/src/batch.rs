@@ -34,7 +34,7 @@ pub struct Interrupted<R: std::fmt::Debug> {
 pub(crate) struct Size {
     /// Bytes of Candid.
     bytes: usize,
-    /// Decoding cost. It includes field names, although a message does not contain them.
+    /// Decoding cost, with field names, although a message does not contain them.
     units: usize,
 }
 

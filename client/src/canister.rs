@@ -7,7 +7,7 @@ use ic_cdk::call::{Call, CallFailed};
 /// Default timeout of a call, in seconds: the longest that the platform allows.
 const TIMEOUT_SECS: u32 = 300;
 
-/// Transport for another canister that calls Coppice. It waits a bounded time, so that the calling canister can always be stopped and
+/// Transport for another canister that calls Coppice. A call waits a bounded time, so that the calling canister can always be stopped and
 /// upgraded. An answer that is late is a reject with code 6 ([`Retry::Again`](crate::Retry::Again)), and the call may have been executed.
 ///
 /// A canister cannot query another canister: queries are sent as update calls, whose answers the subnet certifies. An argument to a

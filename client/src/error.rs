@@ -116,7 +116,7 @@ impl CallError {
     }
 }
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The argument cannot be encoded. Nothing was sent.

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 
-/// A connection to one canister, as one caller. It runs in the runtime that its own futures need, if any.
+/// A connection to one canister, as one caller. The connection runs in the runtime that its own futures need, if any.
 ///
 /// The future of a [`Client`](crate::Client)'s method is `Send` if those of its transport are.
 pub trait Transport {

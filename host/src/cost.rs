@@ -34,7 +34,7 @@ pub(crate) fn sending(bytes: u32) -> u64 {
 /// The platform's prices as Wasmtime's table of operator costs: those of `instruction_to_cost` in the replica's
 /// `rs/embedders/src/wasm_utils/instrumentation.rs`.
 ///
-/// Wasmtime's default is 1 for every operator except a few that are 0, which fits most of the table. It also charges
+/// Wasmtime's default is 1 for every operator except a few that are 0, which fits most of the table. Wasmtime also charges
 /// 1 on entry of every function, besides the `call`; so does the platform.
 pub(crate) fn operator_costs() -> OperatorCost {
     macro_rules! prices {

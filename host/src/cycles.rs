@@ -44,7 +44,7 @@ pub(crate) fn freezing_limit(bytes: u64, threshold_seconds: u64) -> u128 {
 /// Seconds of storage reserved for a byte on a full subnet: about ten years.
 const MAX_RESERVATION_SECONDS: u128 = 300_000_000;
 
-/// Memory usage of the subnet. It sets how many cycles a canister reserves for each byte that it grows by.
+/// Memory usage of the subnet, which determines how many cycles a canister reserves for each byte that it grows by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saturation {
     /// Bytes that all canisters use.

@@ -2,8 +2,8 @@
 //!
 //! A live instance is kept from message to message, so a message writes directly into its memory. The image is a shadow copy: after a
 //! successful message the pages of 4 KiB that differ are copied into it, after a trap they are copied back. Only pages that the message
-//! has written ([`crate::written`]) are compared. They are compared because the platform charges for each page whose content changed, and
-//! because snapshots share the chunks that are never copied. New pages are compared with zeros, because a page that only grew is free.
+//! has written ([`crate::written`]) are compared; comparing is needed because the platform charges for each page whose content changed,
+//! and because snapshots share the chunks that are never copied. New pages are compared with zeros, because a page that only grew is free.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};

@@ -50,7 +50,7 @@ impl Host {
         Ok(())
     }
 
-    /// Begins to stop a canister without executing anything. Its status is "stopping" until its open calls have ended.
+    /// Begins to stop a canister without executing anything. The canister's status is "stopping" until its open calls have ended.
     ///
     /// # Errors
     /// When there is no such canister or the sender isn't a controller.
@@ -108,7 +108,7 @@ impl Host {
 }
 
 impl Subnet {
-    /// Stops new calls to a canister. It is stopped once its open calls have ended.
+    /// Stops new calls to a canister. The canister is stopped once its open calls have ended.
     pub(crate) fn begin_stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
         let state = &mut self.controlled(id, sender, "stop_canister")?.state;
         state.status = if state.contexts.is_empty() { Status::Stopped } else { Status::Stopping };

@@ -1,7 +1,7 @@
 //! Rewrites and compiles a canister's Wasm into a module that the host can run, roll back and snapshot.
 //!
 //! The host needs parts that a canister does not export: its memory, its table (callbacks are indexes into it), and every mutable global,
-//! because a trap must undo those, too. It must also be able to create a second instance of an installed canister without running its
+//! because a trap must undo those, too. The host must also be able to create a second instance of an installed canister without running its
 //! `start` function again. So the export section is rewritten before compiling: the host adds exports under its own prefix, and turns
 //! `start` into one of them. Everything else is copied byte for byte; the code stays the same, and so does its cost.
 

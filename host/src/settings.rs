@@ -88,7 +88,7 @@ pub struct CanisterStatus {
     pub status: Status,
     /// SHA-256 of the module as it was installed.
     pub module_hash: Option<Vec<u8>>,
-    /// Its controllers.
+    /// Controllers of the canister.
     pub controllers: Vec<Principal>,
     /// Bytes of heap, stable memory, module and snapshots together.
     pub memory_size: u64,
@@ -98,7 +98,7 @@ pub struct CanisterStatus {
     pub stable_memory_size: u64,
     /// The balance, in cycles.
     pub cycles: u128,
-    /// Cycles set aside for storage, in addition to the balance. They pay for storage first.
+    /// Cycles reserved for storage, in addition to the balance, and spent on storage before it.
     pub reserved_cycles: u128,
     /// Cycles that may be reserved for storage.
     pub reserved_cycles_limit: u128,

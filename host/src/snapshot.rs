@@ -45,7 +45,7 @@ pub struct Checkpoint {
 }
 
 impl Host {
-    /// Takes a snapshot of a canister. It replaces `replace_snapshot`, if given. The snapshot costs 2 G instructions and one per byte; its
+    /// Takes a snapshot of a canister, which replaces `replace_snapshot`, if given. The snapshot costs 2 G instructions and one per byte; its
     /// bytes count for the freezing threshold, and are paid for like the canister's.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Host {
     }
 
     /// Restores a canister from a snapshot: heap, globals, stable memory, code and certified data. Settings, cycles, timer and log stay as
-    /// they are, and so do calls in progress: their answers go to the restored code. It costs 2 G instructions, one per byte, and a
+    /// they are, and so do calls in progress: their answers go to the restored code. Restoring costs 2 G instructions, one per byte, and a
     /// hundredth of compiling the module.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use coppice_storage::blob::BlobStore;
 /// Bytes of a note.
 pub const NOTE: usize = 17;
 
-/// A note about a kept block, kept with the block. Its first four bytes are not all zero.
+/// A note about a kept block, kept with the block. The first four bytes of a note are not all zero.
 pub type Note = [u8; NOTE];
 
 /// A kept block.

@@ -235,8 +235,8 @@ macro_rules! methods {
             /// call changes nothing; under another height or id it is refused. Callable by: `Producer`, `UtxoFeeder`,
             /// `Operator`.
             update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 312;
-            /// Ends applying where it stands, and returns where that is: blocks are no longer held for it, and the next
-            /// block that is applied is again any operator's choice. Each applied block keeps its note. `null` if no
+            /// Ends applying, and returns its last position: blocks are no longer held for it, and the next block
+            /// that is applied is again any operator's choice. Each applied block keeps its note. `null` if no
             /// block was applied. Callable by: `Operator`.
             update utxo_stop_applying() -> Option<UtxoApplyPosition>: OPERATORS, 12;
             /// Begins the upload of a transaction that is longer than a message and has at most 16 MiB. A feeder has at

@@ -33,7 +33,7 @@ const MOST_RESERVED: u128 = 300_000_000 * GIB_SECOND / PAGES_A_GIB;
 /// Maximum cycles by which a page raises the next page's reservation. The reservation rises from 0 at 750 GiB to the maximum at 2 TiB, and
 /// a message sees a quarter of both sizes: the share of one core in four.
 const MOST_INCREASE: u128 = MOST_RESERVED.div_ceil((2_048 - 750) / 4 * PAGES_A_GIB);
-/// Pages by which the heap may have grown since the last growth. They reserve cycles, too, which the canister does not see.
+/// Pages by which the heap may have grown since the last growth. Pages of the heap reserve cycles, too, which the canister does not see.
 const HEAP: u128 = 64;
 /// Time for which a measured page price stays valid.
 const VALID_NS: u64 = 600 * NS;

@@ -1,7 +1,7 @@
 //! Marker that gets the messages of a timer, *ticks*, past a piece of work that traps. A trap undoes its whole message, so the message
 //! cannot record the piece, and every later tick would run into the same piece.
 //!
-//! **Design.** A late tick assumes that the previous ones trapped. It records that and ends. From then on a message does less work, down to
+//! **Design.** A late tick assumes that the previous ticks trapped, records that, and ends. From then on a message does less work, down to
 //! a single piece, which an earlier message has recorded. A piece whose message traps twice is skipped.
 //!
 //! ```text
@@ -43,7 +43,7 @@ pub enum Turn<P> {
     Few(u32),
     /// Find the next piece and do nothing else.
     Find,
-    /// This piece, if it is still the next one.
+    /// The named piece, if it is still the next one.
     Only(P),
     /// Nothing, because a trap would undo the change of the marker.
     Nothing,

@@ -14,7 +14,7 @@ pub trait Platform: Copy + 'static {
     /// Returns all cycles of the canister, those below the freezing threshold included.
     fn cycle_balance() -> u128;
 
-    /// Returns the nanoseconds since the Unix epoch. They stand still within a message.
+    /// Returns the nanoseconds since the Unix epoch. The time is constant within a message.
     fn now_ns() -> u64;
 
     /// Returns the seconds since the Unix epoch.

@@ -104,7 +104,7 @@ pub fn admit_reader(roles: &[Role]) -> Result<(), String> {
     if roles.is_empty() { Ok(()) } else { read(|state| check(state, platform::caller(), roles)) }
 }
 
-/// Guard of the bench methods. They draw no messages, because a measurement takes thousands.
+/// Guard of the bench methods, which draw no messages, because a measurement takes thousands.
 ///
 /// # Errors
 /// A sentence for the caller.

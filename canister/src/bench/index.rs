@@ -27,7 +27,7 @@ fn place(number: u64, position: u32) -> [u8; 12] {
     place
 }
 
-/// Enters ids of the chain's blocks into the B-tree until it has `n`. Answers whether it has them; call it until then.
+/// Enters ids of the chain's blocks into the B-tree until it has `n`. Returns whether it has them; call it until then.
 #[update(guard = "access::bench")]
 fn bench_fill_btree(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -40,7 +40,7 @@ fn bench_fill_btree(n: u64) -> Result<bool, String> {
     })
 }
 
-/// Makes the index on the heap from the index segments of all blocks, as an upgrade would. Answers the average instructions of an id.
+/// Makes the index on the heap from the index segments of all blocks, as an upgrade would. Returns the average instructions of an id.
 #[update(guard = "access::bench")]
 fn bench_rebuild_heap(n: u64) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -70,7 +70,7 @@ fn bench_index_bytes(of: String) -> Result<u64, String> {
     })
 }
 
-/// Answers a whole look-up as `get_transaction_location` does.
+/// Returns the answer of a whole look-up as `get_transaction_location` does.
 fn located(find: impl FnOnce(&Prepared, &State) -> Option<(u64, u32)>) -> Result<TransactionLocation, ReadError> {
     PREPARED.with_borrow(|prepared| {
         read(|state| {

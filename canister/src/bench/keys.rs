@@ -25,7 +25,7 @@ fn next(state: &State, first: u64, keys: u64) -> AppendBlock {
     keyed(state.chain.state().next, (0..keys as usize).map(|i| key(first + i as u64)))
 }
 
-/// Appends blocks until the chain has `n` different keys. Answers whether it has; call it until then.
+/// Appends blocks until the chain has `n` different keys. Returns whether it has; call it until then.
 #[update(guard = "access::bench")]
 fn bench_fill_keys(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {

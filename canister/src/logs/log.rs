@@ -1,4 +1,4 @@
-//! Persistent log of the last 1,000 lines. It survives upgrades, and is readable without access to the platform's log.
+//! Persistent log of the last 1,000 lines, which survives upgrades and is readable without access to the platform's log.
 //!
 //! A line is written in the message that it is about; if that message is undone, so is the line. The platform's log gets every line too.
 //!

@@ -1,5 +1,5 @@
-//! The canister as messages meet it: between any two of them it may be upgraded, any of them may trap in the middle and come again, and
-//! memory may be refused to any of them.
+//! Test fixture: a canister that may be upgraded between any two messages. Any message may trap in the middle and be sent again, and may be
+//! refused memory.
 
 use crate::api::endpoints::operation;
 use crate::operation::daemon;

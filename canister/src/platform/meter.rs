@@ -1,4 +1,4 @@
-//! Histograms of the instructions used by the twelve hottest methods. They are not persisted, so an upgrade resets them.
+//! Histograms of the instructions used by the twelve hottest methods, not persisted: an upgrade resets them.
 //!
 //! A message is counted when its work is done; encoding the reply comes after that and is not included. A query's count is undone with the
 //! query, so only replicated queries are counted.
@@ -20,7 +20,7 @@ macro_rules! hot {
 
         /// All counted methods and timers, in order.
         pub const HOT_ALL: [Hot; HOT] = [$(Hot::$hot),*];
-        /// Their names, in order: a label of the metrics.
+        /// Names of the hot methods, in order: a label of the metrics.
         pub const NAMES: [&str; HOT] = [$($name),*];
     };
 }

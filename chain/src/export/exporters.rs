@@ -120,8 +120,8 @@ impl Exporters {
         keyless.map(|(name, entry)| (name.as_str(), entry.bound))
     }
 
-    /// Revokes the key of the exporter with this principal, if there is one. Its name and its bound stay: a stolen key cannot acknowledge
-    /// any more, and the bound still guards the blocks.
+    /// Revokes the key of the exporter with this principal, if there is one. The exporter's name and bound stay: a stolen key cannot
+    /// acknowledge any more, and the bound still guards the blocks.
     pub fn revoke(&mut self, principal: Principal) {
         let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
         if let Some(exporter) = exporter {

@@ -1,7 +1,7 @@
 //! Exporters: programs that copy the chain, and their progress (`pruning-spec-v1.md` 8.5, `docs/design.md` 5).
 //!
-//! Pruning must not overtake exporters. An exporter pulls pages of blocks with a query, stores them, and acknowledges them. Its bound is
-//! the first block that it has not acknowledged; the smallest bound guards all blocks from there on. Nothing overrides the guard, not even
+//! Pruning must not overtake exporters. An exporter pulls pages of blocks with a query, stores them, and acknowledges them. An exporter's
+//! bound is the first block that it has not acknowledged; the smallest bound guards all blocks from there on. Nothing overrides the guard, not even
 //! a full canister: at the emergency mark appends are refused, and the refusal names the exporter that holds pruning back.
 //!
 //! ```text

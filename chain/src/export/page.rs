@@ -2,7 +2,7 @@
 //! a segment of 256 MiB takes as many pages as it has megabytes.
 //!
 //! The canister keeps no state of readers: the cursor contains the number and the hash of their block. If that block was rolled back, the
-//! chain's history of rollbacks gives the place to resume. A block that the chain does not explain is treated by who answers:
+//! chain's history of rollbacks gives the place to resume. The treatment of a block that the chain does not explain depends on the kind of call:
 //!
 //! | the cursor | a query | a replicated call |
 //! |---|---|---|

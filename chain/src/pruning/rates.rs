@@ -48,7 +48,7 @@ impl Rates {
         within.or_else(|| before.next_back())
     }
 
-    /// Returns whether there is a sample from before `now`, in Unix seconds. There is none right after an upgrade.
+    /// Returns whether there is a sample from before `now`, in Unix seconds. Right after an upgrade there is no sample.
     pub fn are_known(&self, now: u64) -> bool {
         self.samples.front().is_some_and(|first| first.at < now)
     }

@@ -1,7 +1,7 @@
 //! Sweeps of the indexes: their triggers, and their work in one message (`docs/pruning-pipeline.md`). `postings/sweep.rs` does a
 //! slice and keeps the debt and the cursor.
 //!
-//! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. It then
+//! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. The sweep then
 //! waits for a pause of the producers, for at most 8 ticks. At the *forced* mark of three sixteenths the sweep runs
 //! before pruning, so that a table's size is bounded even if the producers never pause.
 

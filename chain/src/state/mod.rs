@@ -91,7 +91,7 @@ pub struct ChainState {
     pub head_hash: Option<Hash>,
     /// The hash of the block before the oldest; `None` if there is no block, or that block's header was damaged when it was pruned.
     pub parent: Option<Hash>,
-    /// The head's seal; of an empty chain, the seal before its first block. `None` while a rollback stands on a damaged block.
+    /// The head's seal; of an empty chain, the seal before its first block. `None` while a rollback has made a damaged block the head.
     pub seal: Option<Seal>,
     /// The seal before the oldest block, or as [`seal`](Self::seal) if there is no block; `None` if the block before was damaged when it
     /// was pruned.

@@ -44,7 +44,7 @@ pub trait Chain {
 pub struct Pause<'a> {
     /// The reason for the wait. [`FollowError::held_by`] names what holds pruning back.
     pub error: &'a FollowError,
-    /// How long to wait: 1 second after the first failure, twice as long after each further one, at most [`MOST`](Self::MOST).
+    /// Duration of the wait: 1 second after the first failure, twice as long after each further one, at most [`MOST`](Self::MOST).
     pub after: Duration,
     /// Number of failed attempts since the last progress, from 1.
     pub failures: u32,

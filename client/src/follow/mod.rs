@@ -25,7 +25,7 @@ pub struct Followed {
 
 /// The head as the last answer has it.
 enum Head {
-    /// It must be read.
+    /// The head must be read.
     Unknown,
     /// The canister has no block.
     Empty,

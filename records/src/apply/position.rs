@@ -48,7 +48,7 @@ pub struct Position {
     pub base: u64,
     /// The next block to apply.
     pub next: u64,
-    /// Its height.
+    /// Height of the next block.
     pub height: u32,
     /// Transactions of the next block that are applied.
     pub transaction: u32,
@@ -92,7 +92,7 @@ pub enum Stage {
 pub struct Back {
     /// The block's number.
     pub number: u64,
-    /// The transaction at which the stage stands.
+    /// Bound of the stage: the transactions before the bound are left in [`Stage::Unset`], those from the bound on in [`Stage::Free`].
     pub transaction: u32,
     /// The first byte of that transaction in the body; 0: not known. Only for [`Stage::Free`].
     pub offset: u64,
@@ -105,7 +105,7 @@ pub struct Back {
 /// Transactions that `health` names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Their number.
+    /// Number of transactions.
     pub transactions: u64,
     /// The block of the last one.
     pub block: u64,
@@ -240,7 +240,7 @@ pub struct Applier {
     pub(super) stored: Stored,
     /// The reason why the next transaction cannot be applied, if a message has tried.
     pub stop: Option<Stop>,
-    /// Why a rollback waits.
+    /// The reason why a rollback waits.
     pub waits: Option<Waits>,
 }
 
@@ -378,7 +378,7 @@ impl Applier {
         self.set(Stored { pruned: Counted::default(), lost: Counted::default(), ..self.stored });
     }
 
-    /// Keeps why a rollback waits, and returns whether this is news; `None`: it goes on.
+    /// Keeps the reason why a rollback waits, and returns whether the reason is new; `None`: the rollback continues.
     pub fn set_waits(&mut self, waits: Option<(u64, UtxoError)>) -> bool {
         let Some((number, why)) = waits else {
             self.waits = None;

@@ -145,7 +145,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             return Ok(Step::Done);
         }
     };
-    // A transaction that was begun in parts goes on so.
+    // A transaction that was begun in parts continues in parts.
     let in_parts = run.in_parts || run.position.phase != Phase::Whole;
     group.truncate(if in_parts { 1 } else { group.len() });
     if let [large] = group.as_mut_slice()

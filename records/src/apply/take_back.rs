@@ -43,7 +43,7 @@ struct Part<'a, 's> {
     block: BlockTerms<'a>,
     window: Window,
     back: Back,
-    /// The message has done nothing before the next step, which is done whatever it takes.
+    /// The message has done nothing before the next step, which is done at any cost.
     is_fresh: bool,
     /// Value of the instruction counter at which no other step begins.
     end: u64,

@@ -56,7 +56,7 @@ pub struct Window {
     end: Option<u64>,
 }
 
-/// How far a walk over lengths goes.
+/// Limits of a walk over lengths.
 #[derive(Clone, Copy)]
 pub struct Reach {
     /// Bytes of a transaction.

@@ -58,7 +58,7 @@ pub struct At {
 }
 
 impl At {
-    /// Returns whether both are the same record in the same phase. Its key may have changed.
+    /// Returns whether both are the same record in the same phase. The record's key may have changed.
     pub fn is_of(&self, other: &At) -> bool {
         let (cursor, known) = (&self.cursor, &other.cursor);
         self.phase == other.phase && cursor.slot == known.slot && cursor.txid == known.txid

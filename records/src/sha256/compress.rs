@@ -82,7 +82,7 @@ macro_rules! known {
     };
 }
 
-/// All rounds of a block with these words: adds the working variables to the sums. They are written out, because a loop takes 2 % more
+/// All rounds of a block with these words: adds the working variables to the sums. The rounds are written out, because a loop takes 2 % more
 /// instructions.
 macro_rules! block {
     ($sums:ident, $turns:ident, $w:ident) => {

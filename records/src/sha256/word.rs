@@ -109,7 +109,7 @@ mod wasm {
         pub by_16: v128,
     }
 
-    /// Returns the rotations by whole bytes. They are opaque, because the compiler takes a shuffle for known places, which has a price of 3
+    /// Returns the rotations by whole bytes. The rotations are opaque, because the compiler takes a shuffle for known places, which has a price of 3
     /// and needs the vector twice.
     #[target_feature(enable = "simd128")]
     #[inline]

@@ -69,7 +69,7 @@ pub enum NotApplied {
 /// An input of the transaction that is applied, and the output that it spends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Its number in the transaction.
+    /// Number of the input in the transaction.
     pub vin: u32,
     /// The parent's id and the number of the output.
     pub outpoint: (Hash, u32),

@@ -132,7 +132,7 @@ impl UtxoStore {
         Ok(ids[ids.len().saturating_sub(SHOWN as usize)..].iter().map(Txid::from).collect())
     }
 
-    /// Enters a new double spend in the list of a parent that has a record. This may fail in its middle.
+    /// Enters a new double spend in the list of a parent that has a record. The operation may fail in its middle.
     pub(super) fn add_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
         let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
         let newest = extras::children(&self.slots, &head);
@@ -164,7 +164,7 @@ impl UtxoStore {
         self.add_child(parent, child).expect("there is room");
     }
 
-    /// Removes a double spend from the list of a parent. This may fail in its middle.
+    /// Removes a double spend from the list of a parent. The operation may fail in its middle.
     pub(super) fn remove_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
         let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
         let Some((newest, mut walk)) = self.child_pages(&head)? else { return Ok(()) };

@@ -45,7 +45,7 @@ impl UtxoStore {
         Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0))
     }
 
-    /// Writes a record's blocks. This may fail in its middle if there are more blocks than the head has room for, now or before.
+    /// Writes a record's blocks. The operation may fail in its middle if there are more blocks than the head has room for, now or before.
     fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoRefusal> {
         let rest = blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();
         if head.blocks > HEAD_BLOCKS || !rest.is_empty() {

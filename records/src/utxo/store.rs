@@ -200,8 +200,8 @@ impl UtxoStore {
         entries <= MOST_ENTRIES && self.slots.reserve(&[(NODE, entries * MOST_NODES as u32)]).is_ok()
     }
 
-    /// Runs an operation that makes at most `entries` entries in the ordered indexes. Its only possible failure is that it lacks memory for
-    /// these, and then it is undone. If they can be reserved, the usual case, no journal is kept. Other operations that may fail in their
+    /// Runs an operation that makes at most `entries` entries in the ordered indexes. The operation can fail only if it lacks memory for
+    /// the entries, and then it is undone. If the memory can be reserved, the usual case, no journal is kept. Other operations that may fail in their
     /// middle use [`atomically`](Self::atomically).
     pub(super) fn changing<T>(
         &mut self,

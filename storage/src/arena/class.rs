@@ -91,7 +91,7 @@ impl Side {
     /// Both sides, by index.
     pub const ALL: [Self; 2] = [Self::Shared, Self::Counted];
 
-    /// Its index.
+    /// Index of the class.
     #[inline(always)]
     pub fn index(self) -> usize {
         self as usize

@@ -73,7 +73,7 @@ impl Counters {
         (granules, self.end.saturating_sub(extent::front_granules(self.end)))
     }
 
-    /// Makes the counters agree with the arena's end. They differ after slots with damaged entries or bits were freed or taken: what is
+    /// Makes the counters agree with the arena's end. The counters differ after slots with damaged entries or bits were freed or taken: what is
     /// missing counts as lost, and what is too much was counted as lost, or belongs to the owner that keeps most.
     pub fn agree(&mut self) {
         let (granules, slots) = self.sums();

@@ -51,7 +51,7 @@ pub struct Entry {
     pub owner: Owner,
 }
 
-/// An entry that does not decode. Its content is never guessed.
+/// An entry that does not decode. The content of such an entry is never guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 

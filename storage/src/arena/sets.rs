@@ -1,6 +1,6 @@
 //! Eight sets of granules: the free list of each class, and the quarantine. The arena has them twice, once for each [`Side`].
 //!
-//! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1` is set if a word of
+//! A set returns its lowest member in constant time at any size. The set is a hierarchy of bitmaps: a bit of level `k + 1` is set if a word of
 //! level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need
 //! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
 //! moving, splitting and joining slots reads and writes one line. A line of level 1 spans one extent.
@@ -194,7 +194,7 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// Notes that a word of level 0 lost its last member. Its upper bits stay until another word is empty, because sets with few members
+    /// Records that a word of level 0 lost its last member. The word's upper bits stay until another word is empty, because sets with few members
     /// lose and get them in turn.
     #[inline]
     fn emptied(&mut self, set: SetId, index: u64) {

@@ -11,9 +11,9 @@ use crate::{GrowError, Growth, Platform};
 /// A slot that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its first granule.
+    /// First granule of the slot.
     pub granule: u64,
-    /// Its generation, above the earlier ones of its first granule.
+    /// Generation of the slot, above the earlier generations of its first granule.
     pub generation: u32,
 }
 

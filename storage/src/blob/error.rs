@@ -56,7 +56,7 @@ pub enum PtrError {
         /// Bytes of the blob.
         len: u32,
     },
-    /// The granule's entry cannot be decoded. Its content is never guessed.
+    /// The granule's entry cannot be decoded. The entry's content is never guessed.
     #[error("the granule cannot be decoded")]
     Corrupt,
 }

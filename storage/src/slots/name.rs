@@ -15,11 +15,11 @@ use crate::arena::{GRANULE, SlotState};
 /// A slot's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its class, or [`LARGE`].
+    /// Class of the slot, or [`LARGE`].
     pub class: usize,
-    /// The first granule of its chunk.
+    /// First granule of the slot's chunk.
     pub granule: u64,
-    /// Its number in the chunk.
+    /// Number of the slot in the chunk.
     pub index: u32,
 }
 

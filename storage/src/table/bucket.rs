@@ -10,7 +10,7 @@
 //! `next` is the first overflow bucket, or 0, as a [`link`](to_word): a damaged one ends the chain. A tag is the top 16 bits of the entry's hash: a search reads only the head
 //! and the entries whose tag matches.
 //!
-//! Sums of slots cannot overflow, because a slot is below 28. They use wrapping arithmetic, because each search and each split adds dozens
+//! Sums of slots cannot overflow, because a slot is below 28. The sums use wrapping arithmetic, because each search and each split adds dozens
 //! of them, and overflow checks would make an insertion a sixth more expensive.
 
 use crate::bytes::{u16_at, u32_at};

@@ -4,7 +4,7 @@
 //! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
 //!
 //! **Design.** Linear hashing: an insertion splits one bucket if the table is fuller than `LOAD` percent, so no operation
-//! depends on the table's size. A bucket has 512 bytes (eight to a page). Its head has a 16-bit tag for each entry, so that
+//! depends on the table's size. A bucket has 512 bytes (eight to a page). A bucket's head has a 16-bit tag for each entry, so that
 //! a search reads 64 bytes and the entries whose tag matches. Keys are not stored: an entry is the key's 64-bit hash under a
 //! secret [`HashKey`] and a word of the owner, who verifies a candidate against the key where the key is stored anyway. Several
 //! entries may share a hash, so a key may occur several times.

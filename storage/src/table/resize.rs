@@ -30,7 +30,7 @@ pub(super) enum Unsplit {
         /// Overflow buckets that both chains had or have.
         overflows: u64,
     },
-    /// It would change more pages than there is room for. Nothing has changed.
+    /// The step would change more pages than the message has room for. Nothing has changed.
     Full,
     /// A page is damaged, or memory is refused: the joined chain may need one overflow bucket more. Nothing has changed.
     Refused,

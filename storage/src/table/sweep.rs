@@ -23,7 +23,7 @@ use super::resize::Unsplit;
 use super::{Entry, HashTable};
 use crate::{Meter, OS_PAGE, Platform};
 
-/// Splits that one slice undoes at most. They read two segments and write one, as splits and sweeps of as many buckets do.
+/// Most splits that one slice undoes. These splits read two segments and write one, as splits and sweeps of as many buckets do.
 const UNSPLITS: u64 = PAGE_BUCKETS;
 /// Buckets in a page of 4 KiB.
 const PAGE_OF_BUCKETS: BucketRef = (OS_PAGE / BUCKET) as BucketRef;

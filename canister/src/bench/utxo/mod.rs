@@ -101,7 +101,7 @@ fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -
     said(state.records.utxo.create_from(&mut state.blobs, draft, &item.into(), call)).map(drop)
 }
 
-/// The same of a transaction whose bytes lie outside.
+/// Inserts a record of a transaction whose bytes are in an external blob.
 fn insert_external(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
     let blob_key = ByteBuf::from(tx.parsed.txid);
     let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
@@ -112,7 +112,7 @@ fn insert_external(state: &mut State, tx: &Transaction, item: &UtxoCreate, call:
     Ok(())
 }
 
-/// Makes records of two outputs until there are `n`. Answers whether there are; call it until then.
+/// Makes records of two outputs until there are `n`. Returns whether there are; call it until then.
 #[update(guard = "access::bench")]
 fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -172,7 +172,7 @@ fn bench_prepare_utxo(arg: UtxoBenchArg) -> Result<(), String> {
     })
 }
 
-/// Runs the operation on each transaction and answers the average instructions of one.
+/// Runs the operation on each transaction and returns the average instructions of one.
 #[update(guard = "access::bench")]
 fn bench_run_utxo(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {

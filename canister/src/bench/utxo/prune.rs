@@ -158,7 +158,7 @@ fn make_due(
     said(state.records.utxo.spend(&child.spends, call)).map(drop)
 }
 
-/// Prunes, and answers the average instructions of a record; of `prune_tick`, its share of a tick of a billion.
+/// Prunes, and returns the average instructions of a record; of `prune_tick`, its share of a tick of a billion.
 #[update(guard = "access::bench")]
 fn bench_run_prune(arg: UtxoBenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {

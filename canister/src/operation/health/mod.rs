@@ -73,7 +73,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found
 }
 
-/// Returns the findings about missing setup. These have no start time.
+/// Returns the findings about missing setup. Such a finding has no start time.
 fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
     let is_meant = state.config.set_up_as_meant;
     let all = [

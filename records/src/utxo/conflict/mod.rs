@@ -117,7 +117,7 @@ impl UtxoStore {
     }
 
     /// Marks a transaction as a double spend, and enters a new double spend in its parents' lists. Returns whether the mark is new, and
-    /// the outputs that the transaction holds. This may fail in its middle.
+    /// the outputs that the transaction holds. The operation may fail in its middle.
     fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Result<(bool, Vec<Hold>), UtxoRefusal> {
         let head = self.head(slot);
         let inputs = inputs(&self.slots, slot, &head)?;
