@@ -100,8 +100,8 @@ macro_rules! methods {
             update reset_chain(reset: ResetChain) -> ChainReset, or ResetError: ADMINS, 114;
             /// Returns the header of the newest block, or `NotFound` if there is no block. Callable by: anyone.
             query get_head() -> BlockHeader, or ReadError: ANYONE, 12;
-            /// Returns the subnet's certificate of the newest block, in the shape of ICRC-3, so that a reader needs to believe
-            /// no replica. `hash_tree` is a CBOR-encoded hash tree with the labels `last_block_index` (LEB128),
+            /// Returns the subnet's certificate of the newest block, in the shape of ICRC-3, so that a reader need not
+            /// trust a replica. `hash_tree` is a CBOR-encoded hash tree with the labels `last_block_index` (LEB128),
             /// `last_block_hash` (the newest block's seal), both absent on an empty chain, and `coppice`: the oldest kept
             /// block u64, the seal before it, resets u64, rolled-back blocks u64, big-endian. While a damaged block hides a
             /// seal, the labels with that seal are absent, too. `null` in an update call. Callable by: anyone.

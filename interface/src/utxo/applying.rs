@@ -233,7 +233,7 @@ pub enum UtxoApplyError {
         /// The next transaction to apply.
         at: Txid,
     },
-    /// Memory was refused. A repeated call goes on.
+    /// Memory was refused. A repeated call continues.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
     /// Kept data cannot be read.
