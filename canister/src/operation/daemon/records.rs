@@ -76,9 +76,15 @@ impl Duty for Job {
     }
 }
 
+/// Returns the due time of an event of the queue, of which 0 is one that is due at once, since an unknown time. Such an event goes before a backlog
+/// of blocks, and is not late, because lateness is a sign of traps.
+fn due_of(event: u64, now: u64) -> u64 {
+    if event > 0 { event } else { now.saturating_sub((2 * QUEUE_SECS - 1) * NS) }
+}
+
 impl Duty for Leases {
-    fn next_due(&self, state: &State, _now: u64) -> u64 {
-        state.records.deletions.next_event().unwrap_or(NEVER)
+    fn next_due(&self, state: &State, now: u64) -> u64 {
+        state.records.deletions.next_event().map_or(NEVER, |event| due_of(event, now))
     }
 
     fn interval_secs(&self, _state: &State) -> u64 {
@@ -120,5 +126,18 @@ pub fn grow(state: &mut State, now: u64) {
                 logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_that_is_due_at_once_goes_before_a_backlog_and_is_not_late() {
+        let now = 1_700_000_000 * NS;
+        let due = due_of(0, now);
+        assert!(due < now - NS && now < due + 2 * QUEUE_SECS * NS);
+        assert_eq!([due_of(1, now), due_of(now + 1, now)], [1, now + 1]);
     }
 }
