@@ -1,13 +1,12 @@
 //! Audit log: changes by operators and admins.
 
-use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use candid::Principal;
+use coppice_macros::candid_type;
 
 /// Calls by which one caller, as an operator or an admin, used one method within an hour: those that changed something,
 /// or those that changed nothing. A text that is too long is cut, and ends with `…`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
     /// The entry's number; entries are counted from 0, in the order of their first calls.
     pub number: u64,
@@ -33,8 +32,8 @@ pub struct AuditEntry {
 }
 
 /// A page of the audit log.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditPage {
     /// The entries, newest first. An entry may still count more calls until an hour after its first call.
     pub entries: Vec<AuditEntry>,

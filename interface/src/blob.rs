@@ -1,15 +1,13 @@
 //! Pointer and owner of a blob.
 
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 
 /// Bytes of a slot, by size class.
 pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
 /// Place of a blob: its slot, and the allocation of that slot.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobPtr {
     /// Bytes from the start of the arena.
     pub offset: u64,
@@ -24,8 +22,8 @@ pub struct BlobPtr {
 
 /// Owner of memory. Kept bytes are counted by owner, so that block pruning is never caused by data that it cannot
 /// remove (`docs/design.md` 2.1).
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The log of committed blocks.
     Chain,

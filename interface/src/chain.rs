@@ -2,15 +2,13 @@
 
 use crate::error::{NoMemory, NotReady, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy, UtxoError};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 /// A whole block: the argument of `append_block`.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppendBlock {
     /// The block's number: the head's number plus one; any number for the first block. At most 2^63 - 1, because an
     /// index database holds no greater number.
@@ -34,8 +32,8 @@ pub struct AppendBlock {
 }
 
 /// A block that is uploaded in chunks, because it is longer than an ingress message.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeginBlock {
     /// The block's number: the head's number plus one; any number for the first block. At most 2^63 - 1, because an
     /// index database holds no greater number.
@@ -56,8 +54,8 @@ pub struct BeginBlock {
 }
 
 /// A chunk of the open block upload.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutBlockChunk {
     /// The number of the uploaded block.
     pub number: u64,
@@ -68,8 +66,8 @@ pub struct PutBlockChunk {
 }
 
 /// The open block upload.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenBlock {
     /// The number of the uploaded block.
     pub number: u64,
@@ -78,8 +76,8 @@ pub struct OpenBlock {
 }
 
 /// Progress of an upload.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadProgress {
     /// The number of all chunks.
     pub chunks: u32,
@@ -88,8 +86,8 @@ pub struct UploadProgress {
 }
 
 /// A block, by its number and hash: the argument of `commit_block`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockId {
     /// The block's number.
     pub number: u64,
@@ -98,8 +96,8 @@ pub struct BlockId {
 }
 
 /// A field in which a block differs from the kept block with its number.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockField {
     /// The hash: another block has the number.
     Hash,
@@ -148,8 +146,8 @@ fn conflict(differs: &[BlockField]) -> String {
 }
 
 /// The reason why a block was not appended. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AppendError {
     /// The block that is kept under this number differs. After a reorg, roll back first and then append; the same holds
     /// to replace a block by one with the same hash.
@@ -234,8 +232,8 @@ pub enum AppendError {
 }
 
 /// Progress of a commit.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The block is the head, or was kept already.
     Done,
@@ -251,8 +249,8 @@ pub enum Commit {
 }
 
 /// The reason why a step of an upload was refused. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UploadError {
     /// No upload is open. The upload may have expired.
     #[error("no upload is open; it may have expired: begin again")]
@@ -320,8 +318,8 @@ impl From<AppendError> for UploadError {
 }
 
 /// Data of a block besides its payload.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// The block's number.
     pub number: u64,
@@ -346,8 +344,8 @@ pub struct BlockHeader {
 }
 
 /// The subnet's certificate of the newest block.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TipCertificate {
     /// The certificate, as CBOR. It proves the root of `hash_tree`.
     pub certificate: ByteBuf,
@@ -356,8 +354,8 @@ pub struct TipCertificate {
 }
 
 /// A page of `get_block_headers`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderPage {
     /// The headers of consecutive blocks, oldest first: at most 1,000, with less than 1 MiB in all.
     pub headers: Vec<BlockHeader>,
@@ -366,8 +364,8 @@ pub struct HeaderPage {
 }
 
 /// A whole block.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The block's data besides its payload.
     pub header: BlockHeader,
@@ -380,8 +378,8 @@ pub struct Block {
 }
 
 /// The reason why something cannot be read.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// There is no such block, transaction or receipt. A transaction of a pruned block is not found, either.
     #[error("there is no such block, transaction or receipt; transactions of pruned blocks are not found, either")]
@@ -426,8 +424,8 @@ pub enum ReadError {
 }
 
 /// A part of a segment.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentPart {
     /// The bytes from the requested offset on; at most as many as a reply holds.
     pub bytes: ByteBuf,
@@ -436,8 +434,8 @@ pub struct SegmentPart {
 }
 
 /// Block and position of a transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionLocation {
     /// The number of the transaction's block.
     pub block_number: u64,
@@ -448,8 +446,8 @@ pub struct TransactionLocation {
 }
 
 /// A transaction's receipt.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Block and position of the receipt's transaction.
     pub location: TransactionLocation,
@@ -458,8 +456,8 @@ pub struct Receipt {
 }
 
 /// The place of a block's payload in stable memory.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockStorage {
     /// Bytes from the log's start to the block's first byte.
     pub log_offset: u64,
@@ -471,8 +469,8 @@ pub struct BlockStorage {
 }
 
 /// The reason why nothing was rolled back.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RollbackError {
     /// There are no blocks.
     #[error("there are no blocks")]
@@ -531,8 +529,8 @@ pub enum RollbackError {
 }
 
 /// Progress of a rollback.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
     /// The number of the head after this call.
     pub head: u64,
@@ -549,8 +547,8 @@ pub struct Rollback {
 }
 
 /// Argument of `reset_chain`, which empties the chain. Afterwards the chain may start at any number.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResetChain {
     /// The head's hash, which protects against resetting the wrong chain. If it is unknown, because a rollback has reached
     /// a block whose header is damaged, it is empty here and in `WrongHash`.
@@ -560,8 +558,8 @@ pub struct ResetChain {
 }
 
 /// Outcome of a reset.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainReset {
     /// The number of blocks that were kept.
     pub blocks: u64,
@@ -572,8 +570,8 @@ pub struct ChainReset {
 }
 
 /// The reason why the chain was not reset. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ResetError {
     /// There are no blocks.
     #[error("there are no blocks")]

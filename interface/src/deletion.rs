@@ -3,9 +3,8 @@
 use super::{Metric, StoreType};
 use crate::Txid;
 use crate::error::{NoMemory, NotReady};
-use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use candid::Principal;
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
@@ -14,8 +13,8 @@ use thiserror::Error;
 pub const BLOB_SAFETY_WINDOW: u32 = 10;
 
 /// A row of the deletion queue: an external blob that must be deleted. (key, file type, store) is unique.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobDeletion {
     /// The row's number, from 1.
     pub id: u64,
@@ -36,8 +35,8 @@ pub struct BlobDeletion {
 }
 
 /// The name of an external blob.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobName {
     /// The blob's key, 1 to 1,024 bytes.
     pub blob_key: ByteBuf,
@@ -48,8 +47,8 @@ pub struct BlobName {
 }
 
 /// A blob to delete, and its height.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleBlobDeletion {
     /// The blob's name.
     pub name: BlobName,
@@ -58,8 +57,8 @@ pub struct ScheduleBlobDeletion {
 }
 
 /// Outcome of scheduling. An existing row keeps its number, gets the height, and is tried from the start.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledBlobDeletion {
     /// The row's number.
     pub id: u64,
@@ -68,8 +67,8 @@ pub struct ScheduledBlobDeletion {
 }
 
 /// A row that was cancelled.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelledBlobDeletion {
     /// The row's number.
     pub id: u64,
@@ -79,8 +78,8 @@ pub struct CancelledBlobDeletion {
 }
 
 /// The state of a row. A row has one state at a time.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlobDeletionState {
     /// A live UTXO record names the blob, so the row must not be deleted yet.
     Held,
@@ -100,8 +99,8 @@ impl BlobDeletionState {
 }
 
 /// A filter for rows, which are listed by number. An absent field does not restrict the rows.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListBlobDeletions {
     /// The cursor of the previous page; `null` for the first page.
     pub cursor: Option<u64>,
@@ -118,8 +117,8 @@ pub struct ListBlobDeletions {
 }
 
 /// A row, and its state.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlobDeletion {
     /// The row.
     pub row: BlobDeletion,
@@ -135,8 +134,8 @@ pub struct ListedBlobDeletion {
 
 /// A page of rows with their states, from `list_blob_deletions`. A call looks at no more than 10,000 rows: a page may
 /// be short or empty, and there are more pages while there is a cursor.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobDeletionList {
     /// The rows.
     pub rows: Vec<ListedBlobDeletion>,
@@ -145,8 +144,8 @@ pub struct BlobDeletionList {
 }
 
 /// Outcome of a reported failure.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobDeletionRetry {
     /// The attempts have reached their maximum, and the row is a dead letter now. `remove_blob_deletion` removes it if
     /// no UTXO record waits for it.
@@ -156,8 +155,8 @@ pub struct BlobDeletionRetry {
 }
 
 /// Rows of a store, of one file type or of any.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobSelector {
     /// The store of the rows.
     pub store_type: StoreType,
@@ -166,8 +165,8 @@ pub struct BlobSelector {
 }
 
 /// A request for rows to lease.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcquireBlobDeletions {
     /// The height up to which rows are leased. Ignored if there is a `safety_window`.
     pub height: u32,
@@ -190,8 +189,8 @@ pub struct AcquireBlobDeletions {
 }
 
 /// A set of rows that no other worker gets until the lease ends. Rows are ordered by height, then by number.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobDeletionLease {
     /// The secret with which the lease's holder completes or extends it.
     pub token: ByteBuf,
@@ -204,8 +203,8 @@ pub struct BlobDeletionLease {
 }
 
 /// A worker's report on its lease.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompleteBlobDeletionBatch {
     /// The lease's token.
     pub token: ByteBuf,
@@ -225,16 +224,16 @@ pub struct CompleteBlobDeletionBatch {
 }
 
 /// The outcome for rows of a lease that no list names.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobDeletionRest {
     /// The blobs of these rows were deleted, or did not exist.
     Completed,
 }
 
 /// A lease, as operators see it.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobLeaseStatus {
     /// The lease's number, from 1.
     pub number: u64,
@@ -256,8 +255,8 @@ pub struct BlobLeaseStatus {
 }
 
 /// Numbers of rows of a store.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreDeletions {
     /// The store.
     pub store_type: StoreType,
@@ -279,8 +278,8 @@ pub struct StoreDeletions {
 }
 
 /// Status of the deletion queue.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BlobDeletionStatus {
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
     /// not stopped.
@@ -300,8 +299,8 @@ pub struct BlobDeletionStatus {
 }
 
 /// The report of a worker without a lease.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob was deleted, or did not exist.
     pub completed_ids: Vec<u64>,
@@ -317,8 +316,8 @@ pub struct CompleteBlobDeletions {
 
 /// The outcome of `complete_blob_deletions`, or of `complete_blob_deletion_batch` since the lease was acquired. The answer
 /// that ends a lease is final.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompletedBlobDeletions {
     /// The number of rows that are no longer pending: completed, given up at `max_retries`, or given up because their
     /// UTXO record could not be removed.
@@ -340,8 +339,8 @@ pub struct CompletedBlobDeletions {
 }
 
 /// The dead letters to try again.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryBlobDeletions {
     /// Rows with these numbers, at most 10,000.
     Ids(Vec<u64>),
@@ -350,8 +349,8 @@ pub enum RetryBlobDeletions {
 }
 
 /// The outcome of `retry_blob_deletions`.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetriedBlobDeletions {
     /// The number of rows that wait again, from the start.
     pub retried: u64,
@@ -363,8 +362,8 @@ pub struct RetriedBlobDeletions {
 }
 
 /// The reason why a call was refused. Nothing has changed, except marks on rows with `Stopped`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BlobDeletionError {
     /// There is no row with this number.
     #[error("there is no such row")]

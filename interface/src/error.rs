@@ -2,13 +2,13 @@
 
 use candid::types::{Serializer, Type, TypeInner};
 use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
+use coppice_macros::candid_type;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The reason why memory was refused.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoMemory {
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     #[error("stable memory is full: raise max_stable_pages, or let pruning make room")]
@@ -56,8 +56,8 @@ impl CandidType for NotReady {
 }
 
 /// A height that was refused.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadHeight {
     /// The height is 0; heights begin with 1.
     #[error("the height is 0; heights begin with 1")]
@@ -72,8 +72,8 @@ pub enum BadHeight {
 }
 
 /// An argument, or a setting, with an invalid value.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {why}")]
 pub struct BadArgument {
     /// The name of the field.
@@ -90,8 +90,8 @@ impl BadArgument {
 }
 
 /// The open block upload.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("an upload is open: its producer or an operator commits or aborts it")]
 pub struct UploadOpen {
     /// The producer that began the upload.

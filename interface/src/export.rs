@@ -1,15 +1,14 @@
 //! Exporters, pages of blocks, acknowledgements.
 
 use crate::BlockHash;
-use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use candid::Principal;
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 /// The point that a reader of `export_blocks` has reached: everything before it was returned.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportCursor {
     /// The number of the block that was read last.
     pub number: u64,
@@ -27,8 +26,8 @@ pub struct ExportCursor {
 
 /// Part of a segment of a block, or all of it. A block's chunks come in order, at least one for each segment; an empty
 /// segment is an empty chunk. The block is complete with the chunk that ends segment 2.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportChunk {
     /// The block's number.
     pub number: u64,
@@ -51,8 +50,8 @@ pub struct ExportChunk {
 }
 
 /// A page of `export_blocks`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportPage {
     /// The chunks in order, directly after the given cursor. Empty if the reader is at the head.
     pub chunks: Vec<ExportChunk>,
@@ -63,8 +62,8 @@ pub struct ExportPage {
 }
 
 /// The reason why there is no page.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExportError {
     /// The next block was pruned.
     #[error("the next block was pruned; the oldest kept block is {first_available}")]
@@ -136,8 +135,8 @@ pub enum ExportError {
 }
 
 /// A program that copies the chain. Blocks that an exporter has not acknowledged are not pruned.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exporter {
     /// The exporter's name: 1 to 32 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
@@ -146,8 +145,8 @@ pub struct Exporter {
 }
 
 /// The exporter to remove.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveExporter {
     /// The exporter's name.
     pub name: String,
@@ -156,8 +155,8 @@ pub struct RemoveExporter {
 }
 
 /// The reason why an exporter was not registered, or not removed. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExporterError {
     /// The name is invalid.
     #[error("invalid name: {why}")]
@@ -207,8 +206,8 @@ pub enum ExporterError {
 }
 
 /// The reason why an acknowledgement was refused. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AckError {
     /// The caller is not a registered exporter: `register_exporter` registers it.
     #[error("the caller is not a registered exporter: {why}")]
@@ -245,8 +244,8 @@ pub enum AckError {
 }
 
 /// Progress of an exporter.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExporterStatus {
     /// The exporter's name.
     pub name: String,
@@ -267,8 +266,8 @@ pub struct ExporterStatus {
 }
 
 /// Progress of all exporters.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportStatus {
     /// The exporters, in the order of their names.
     pub exporters: Vec<ExporterStatus>,

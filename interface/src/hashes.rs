@@ -1,16 +1,15 @@
 //! Ids and hashes as separate types, so that they cannot be confused. On the wire they may have any length; a method
 //! that receives one without 32 bytes refuses it with a reason.
 
-use candid::CandidType;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use std::ops::{Deref, DerefMut};
 
 macro_rules! hash {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
-        #[coppice_macros::native_docs]
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+        #[candid_type]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[serde(transparent)]
         pub struct $name(ByteBuf);
 

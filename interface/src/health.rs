@@ -1,8 +1,6 @@
 //! Health report: problems, and the action for each.
 
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use std::fmt;
 
 /// A kind of problem. Answers contain the code's name, so that clients can read codes of later versions.
@@ -195,8 +193,8 @@ impl PartialEq<ProblemCode> for String {
 }
 
 /// Severity of a problem.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Appends or new UTXO records are refused or about to be, the daemon does not work, or data is damaged.
     Critical,
@@ -207,8 +205,8 @@ pub enum Severity {
 }
 
 /// A problem. Every caller may read it, because it does not reveal balances.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The code of the problem, as in the table of `docs/operations.md`. A later version may have codes that an earlier
     /// one does not have.
@@ -233,8 +231,8 @@ impl Problem {
 }
 
 /// Health of the canister.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// There is no problem, or there are only notices.
     pub healthy: bool,

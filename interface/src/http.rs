@@ -1,13 +1,11 @@
 //! HTTP interface for gateways of the Internet Computer.
 
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// An HTTP request, from a gateway or another caller.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method: `GET` or `HEAD`; other methods get status 405.
     pub method: String,
@@ -22,8 +20,8 @@ pub struct HttpRequest {
 }
 
 /// An HTTP response. The answer of a query comes from one replica.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The HTTP status.
     pub status_code: u16,

@@ -1,16 +1,14 @@
 //! Lookup of transactions by secondary key.
 
 use crate::BlockHash;
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 /// The point that a reader of `find_by_index_key` has reached. A cursor is valid for its key without a time limit:
 /// blocks that were appended since are not returned, and pruned blocks are missing.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCursor {
     /// The block that was read last: all newer blocks were returned.
     pub block_number: u64,
@@ -28,8 +26,8 @@ pub struct KeyCursor {
 }
 
 /// A transaction that has the key.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTransaction {
     /// The number of the transaction's block.
     pub block_number: u64,
@@ -42,8 +40,8 @@ pub struct KeyTransaction {
 }
 
 /// A page of `find_by_index_key`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPage {
     /// The transactions, newest first, each once. A page may have fewer than requested, or none, and still a cursor.
     pub transactions: Vec<KeyTransaction>,
@@ -52,8 +50,8 @@ pub struct KeyPage {
 }
 
 /// The reason why there is no page.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is too long.
     #[error("the key has more than {limit} bytes")]

@@ -1,7 +1,7 @@
 //! Types of the Candid interface (`candid/coppice.did`), one file for each area. With feature `storage`: `blocks` (the
 //! functions of a chain that applying calls) and `storage` (conversions).
 
-// In the wasm, types have no comments (`native_docs`).
+// In the wasm, types have no comments (`candid_type`).
 #![cfg_attr(target_family = "wasm", allow(missing_docs))]
 
 pub mod access;

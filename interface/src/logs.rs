@@ -1,12 +1,10 @@
 //! Log of the canister, kept in stable memory.
 
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 
 /// Priority of a line of the log.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogPriority {
     /// Something was damaged, refused or given up.
     Error,
@@ -15,8 +13,8 @@ pub enum LogPriority {
 }
 
 /// A line of the log.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
     /// The line's number, from 0.
     pub number: u64,
@@ -29,8 +27,8 @@ pub struct LogEntry {
 }
 
 /// A page of the log.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPage {
     /// The lines, newest first.
     pub entries: Vec<LogEntry>,

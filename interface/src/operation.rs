@@ -3,14 +3,13 @@
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::settings::{ConfigError, settings};
 use crate::{BlockStorage, OpenBlock, OpenTransaction, Owner};
-use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use candid::Principal;
+use coppice_macros::candid_type;
 use thiserror::Error;
 
 /// The argument of installation and upgrade. An argument of another type, or with a field that is no setting, is refused.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CanisterArg {
     /// The argument for a new canister. An upgrade ignores it, because deployment tools pass the same argument to both.
     Init(InitArg),
@@ -19,8 +18,8 @@ pub enum CanisterArg {
 }
 
 /// Settings of a new canister. Some of them are fixed at installation.
-#[native_docs]
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitArg {
     /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Cannot be changed later.
     pub log_class: Option<u32>,
@@ -178,8 +177,8 @@ fn left_of(pages: u64, log_class: u32, taken: u64) -> Option<u64> {
 }
 
 /// A role of a principal; `docs/design.md` 8 has the table.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Includes both roles, `BlockProducer` and `UtxoFeeder`.
     Producer,
@@ -218,8 +217,8 @@ impl Role {
 }
 
 /// A principal's role.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     /// The principal that has the role.
     pub principal: Principal,
@@ -228,8 +227,8 @@ pub struct Grant {
 }
 
 /// The reason why a role was not granted. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RoleError {
     /// The anonymous principal cannot have a role, because every caller can be anonymous.
     #[error("the anonymous principal has no roles")]
@@ -257,8 +256,8 @@ pub enum RoleError {
 }
 
 /// Uploads that are open.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenUploads {
     /// The upload of a block.
     pub block: Option<OpenBlock>,
@@ -267,8 +266,8 @@ pub struct OpenUploads {
 }
 
 /// Kept bytes of an owner.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerStorage {
     /// The owner.
     pub owner: Owner,
@@ -277,8 +276,8 @@ pub struct OwnerStorage {
 }
 
 /// Slots of a size class that can be reused, now or later, and lost ones.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassStorage {
     /// The bytes of a slot.
     pub class: u32,
@@ -291,8 +290,8 @@ pub struct ClassStorage {
 }
 
 /// Use of stable memory.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageStatus {
     /// Bytes of stable memory that the platform bills. They never decrease.
     pub billed_bytes: u64,

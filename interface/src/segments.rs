@@ -7,9 +7,7 @@
 //! All integers are little-endian. An end offset counts from the start of `bytes`.
 
 use crate::{AppendBlock, AppendError};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::ops;
@@ -26,8 +24,8 @@ pub const MAX_BLOCK: u64 = 256 << 20;
 pub const MAX_ENTRIES: u64 = 100_000;
 
 /// One of a block's three payload segments.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Segment {
     /// Opaque bytes.
     Body,
@@ -224,8 +222,8 @@ pub fn check_receipts(table: &[u8], len: u64, transactions: u32) -> Result<(), B
 }
 
 /// A value for each of a block's segments.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BySegment<T> {
     /// The value of the body.
     pub body: T,

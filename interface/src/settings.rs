@@ -2,15 +2,14 @@
 //! has its default.
 
 use crate::BadArgument;
-use candid::CandidType;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// The reason why a change of settings was refused. Nothing has changed.
-#[coppice_macros::native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// A setting has an invalid value.
     #[error(transparent)]
@@ -36,8 +35,8 @@ macro_rules! settings {
         $(@nested { $($(#[doc = $nested_doc:literal])* $nested:ident: $nested_type:ty, $nested_change:ty;)* })?
     ) => {
         $(#[doc = $about])*
-        #[coppice_macros::native_docs]
-        #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+        #[coppice_macros::candid_type]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         #[serde(default)]
         pub struct $settings {
             $($($(#[doc = $fixed_doc])* pub $fixed: $fixed_type,)*)?
@@ -56,8 +55,8 @@ macro_rules! settings {
         }
 
         $(#[doc = $about_change])*
-        #[coppice_macros::native_docs]
-        #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+        #[coppice_macros::candid_type]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $change {
             $($(#[doc = $doc])* #[doc = "`None`: as it was."] pub $field: Option<$type>,)*
             $($($(#[doc = $nested_doc])* #[doc = "`None`: as it was."] pub $nested: Option<$nested_change>,)*)?

@@ -2,9 +2,7 @@
 
 use crate::error::BadArgument;
 use crate::settings::{ConfigError, settings};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use thiserror::Error;
 
 /// Most ops of a prune message. The pages that a message changes are bounded apart from its ops (`docs/design.md` 3).
@@ -51,8 +49,8 @@ settings! {
 }
 
 /// Outcome of a change of the policy.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunePolicyChange {
     /// The previous policy; `null` if none was set.
     pub old: Option<PrunePolicy>,
@@ -61,8 +59,8 @@ pub struct PrunePolicyChange {
 }
 
 /// The reason why a policy, or a run, was refused. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PruneError {
     /// An argument is invalid.
     #[error(transparent)]
@@ -93,8 +91,8 @@ impl From<ConfigError> for PruneError {
 }
 
 /// The reason why deletions were not started again. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DeletionsError {
     /// Operators may stop deletions, but only an admin starts them again.
     #[error("only an admin starts deletions again")]
@@ -110,8 +108,8 @@ pub enum DeletionsError {
 }
 
 /// The reason that holds back pruning.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeldBy {
     /// The exporter with this name has not acknowledged the next block.
     #[error("exporter {0} has not acknowledged the next block")]
@@ -144,8 +142,8 @@ pub enum HeldBy {
 }
 
 /// The reason why a run is due.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneReason {
     /// The oldest block is no longer retained by age and number.
     Retention,
@@ -154,8 +152,8 @@ pub enum PruneReason {
 }
 
 /// The reason why a run stopped before its target.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// The ops of a tick are used up.
     Ops,
@@ -174,8 +172,8 @@ pub enum StopReason {
 }
 
 /// Progress of a run.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneProgress {
     /// The target is reached.
     Finished,
@@ -188,8 +186,8 @@ pub enum PruneProgress {
 }
 
 /// A run: from the first due block until no block is due and prunable, over as many ticks as needed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PruneRun {
     /// The moment at which the run began, in Unix nanoseconds.
     pub started_at_ns: u64,
@@ -218,8 +216,8 @@ pub struct PruneRun {
 }
 
 /// Forecast of the next run.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunePlan {
     /// The policy by which the run is planned: the policy in force, with the change of the call.
     pub policy: PrunePolicy,
@@ -251,8 +249,8 @@ pub struct PrunePlan {
 }
 
 /// State of the sweep of the indexes (`docs/pruning-pipeline.md`).
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepPhase {
     /// No entry is stale.
     Idle,
@@ -265,8 +263,8 @@ pub enum SweepPhase {
 }
 
 /// State of one of the two indexes.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDebt {
     /// The number of entries, including stale ones.
     pub entries: u64,
@@ -287,8 +285,8 @@ pub struct IndexDebt {
 }
 
 /// Blocks and index entries that are left to prune, and the rate of pruning.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PruneBacklog {
     /// The number of blocks that may be pruned now.
     pub blocks: u64,
@@ -320,8 +318,8 @@ pub const BLOCK_BYTES: u64 = 256;
 pub const REFERENCE_BYTES: u64 = 32;
 
 /// Watermarks of the capacity trigger: bytes, compared with `capacity_bytes`.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaterMarks {
     /// The effective target, of which the marks are shares: the smaller of `target_bytes` and the bytes that the chain
     /// can have under `max_stable_pages`, beside all other data and with 16 MiB left for one append.
@@ -335,8 +333,8 @@ pub struct WaterMarks {
 }
 
 /// Status of the pruning of blocks. All "before" bounds are exclusive.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PruneStatus {
     /// The policy in force; `null` before one was set.
     pub policy: Option<PrunePolicy>,

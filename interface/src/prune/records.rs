@@ -8,14 +8,12 @@ use super::blocks::PruneProgress;
 use crate::Txid;
 use crate::error::{BadArgument, BadHeight};
 use crate::settings::ConfigError;
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use thiserror::Error;
 
 /// The state of the block assembly.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtxoBlockAssemblyState {
     /// The block assembly runs: records may be pruned.
     Running,
@@ -25,8 +23,8 @@ pub enum UtxoBlockAssemblyState {
 }
 
 /// Outcome of a notification. The height is recorded in any case.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UtxoNotifyOutcome {
     /// A job was created, and waits for the next tick.
     Scheduled(UtxoPruneJob),
@@ -44,8 +42,8 @@ pub enum UtxoNotifyOutcome {
 }
 
 /// The reason why a call was refused. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UtxoPrunerError {
     /// The height was refused.
     #[error(transparent)]
@@ -103,8 +101,8 @@ impl From<ConfigError> for UtxoPrunerError {
 }
 
 /// The reason why a job was created.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtxoJobTrigger {
     /// `utxo_notify_block_persisted` created the job.
     BlockPersisted,
@@ -121,8 +119,8 @@ pub enum UtxoJobTrigger {
 }
 
 /// The state of a job.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtxoJobState {
     /// The job waits for the next tick.
     Pending,
@@ -138,8 +136,8 @@ pub enum UtxoJobState {
 }
 
 /// The reason why a job ended before it was done.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UtxoJobEnd {
     /// A job for a higher height was created.
     Superseded,
@@ -167,8 +165,8 @@ pub enum UtxoJobEnd {
 }
 
 /// The record that prevents the preservation of parents.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoBlockedBy {
     /// The slot of the unmined record: the argument of `utxo_set_aside`.
     pub slot: u32,
@@ -183,8 +181,8 @@ pub struct UtxoBlockedBy {
 }
 
 /// A record that is skipped, because reading it trapped repeatedly.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSkipped {
     /// The phase in which reading the record trapped.
     pub phase: UtxoPrunerPhase,
@@ -195,8 +193,8 @@ pub struct UtxoSkipped {
 }
 
 /// A phase of a job.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UtxoPrunerPhase {
     /// Phase 1: preserves parents of old unmined transactions.
     PreserveParents,
@@ -211,8 +209,8 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// Counts of a job's work. A count of zero is not stored.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(default)]
 pub struct UtxoPruneCounts {
     /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
@@ -271,8 +269,8 @@ pub struct UtxoPruneCounts {
 }
 
 /// A job: the pruning of records for a height, over as many ticks as needed, and its outcome.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoPruneJob {
     /// The job's number, from 1.
     pub id: u64,
@@ -309,8 +307,8 @@ pub struct UtxoPruneJob {
 }
 
 /// The heights that an operator sets.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtxoSetHeights {
     /// The height that counts as the highest notified one, from 0.
     pub current: u32,
@@ -321,8 +319,8 @@ pub struct UtxoSetHeights {
 }
 
 /// The heights that were set, and the due work.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoHeightsSet {
     /// The heights that are in force now.
     pub heights: UtxoSetHeights,
@@ -335,8 +333,8 @@ pub struct UtxoHeightsSet {
 }
 
 /// A page of jobs: waiting and running jobs, then ended jobs, the last first.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoPruneJobPage {
     /// The jobs of the page.
     pub jobs: Vec<UtxoPruneJob>,
@@ -345,8 +343,8 @@ pub struct UtxoPruneJobPage {
 }
 
 /// A label of a metric.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricLabel {
     /// The label's name.
     pub name: String,
@@ -355,8 +353,8 @@ pub struct MetricLabel {
 }
 
 /// A metric.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// The metric's name.
     pub name: String,
@@ -367,8 +365,8 @@ pub struct Metric {
 }
 
 /// Status of the pruner of UTXO records.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UtxoPrunerStatus {
     /// The settings in force; `pruner_enabled` switches the timer on.
     pub settings: UtxoPrunerSettings,

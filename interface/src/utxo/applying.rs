@@ -3,14 +3,12 @@
 use super::{Outpoint, UtxoCreateError, UtxoSpendError};
 use crate::error::{BadHeight, NoMemory};
 use crate::{BlockHash, Txid};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use thiserror::Error;
 
 /// Treatment of an input whose parent has no record.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingParents {
     /// Skip the input and count it: for a store that starts in the middle of a chain. `utxo_process_conflicting` skips
     /// such inputs of a winner, too.
@@ -30,8 +28,8 @@ impl std::fmt::Display for MissingParents {
 }
 
 /// A kept block to apply.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoApplyBlock {
     /// The block's number in the kept chain.
     pub number: u64,
@@ -55,8 +53,8 @@ pub struct UtxoApplyBlock {
 }
 
 /// Outcome of one slice of a block. The counts are those of this call.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UtxoApplied {
     /// The block is not applied completely: repeat the call.
     pub has_more: bool,
@@ -77,8 +75,8 @@ pub struct UtxoApplied {
 }
 
 /// The reason why a transaction of a block was not applied.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UtxoApplyReason {
     /// The record cannot be created.
     #[error("no record can be created: {0}")]
@@ -127,8 +125,8 @@ impl UtxoApplyReason {
 }
 
 /// The transaction at which applying stopped. Resolve the reason and repeat the call, or skip the transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("block {number}, transaction {transaction}{}{}: {reason}{}", of_input(*.input), of_output(.output.as_ref()), .reason.set_by())]
 pub struct UtxoApplyStop {
     /// The block.
@@ -155,8 +153,8 @@ fn of_output(output: Option<&Outpoint>) -> String {
 }
 
 /// The reason why a block was not applied. Transactions before the one that is named stay applied.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UtxoApplyError {
     /// The first block decides the height from which all others follow: an operator applies it. Only an operator sets
     /// `skip_rest`.
@@ -253,8 +251,8 @@ pub enum UtxoApplyError {
 }
 
 /// The position of applying kept blocks to the records.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtxoApplyPosition {
     /// The number of the first block that was applied.
     pub base: u64,

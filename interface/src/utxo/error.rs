@@ -4,15 +4,13 @@
 use super::{BlockRef, ExternalStore, Spender};
 use crate::UtxoHash;
 use crate::error::{BadArgument, BadHeight, NoMemory, NotReady};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use std::fmt;
 use thiserror::Error;
 
 /// The reason why a record was not created. The item has changed nothing.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UtxoCreateError {
     /// The transaction already has a record.
     TxExists,
@@ -85,8 +83,8 @@ pub enum UtxoCreateError {
 }
 
 /// The reason why an output was not spent. The transaction has changed nothing.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UtxoSpendError {
     /// There is no such transaction.
     TxNotFound,
@@ -143,8 +141,8 @@ pub enum UtxoSpendError {
 }
 
 /// The reason why an operation other than creation and spends was refused. The item has changed nothing.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UtxoError {
     /// There is no such transaction.
     TxNotFound,

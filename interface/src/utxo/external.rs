@@ -1,13 +1,11 @@
 //! External blobs that contain transactions, and their stores.
 
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// An external blob, as the deletion queue names it.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalStore {
     /// The blob's key, 1 to 1,024 bytes. No two records name the same blob.
     pub blob_key: ByteBuf,
@@ -18,8 +16,8 @@ pub struct ExternalStore {
 }
 
 /// The kind of file that contains a transaction.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// `.tx`: the whole transaction.
     Tx,
@@ -28,8 +26,8 @@ pub enum FileType {
 }
 
 /// A store of external blobs, by its content.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreType {
     /// The store of transactions.
     Tx,

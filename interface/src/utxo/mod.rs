@@ -19,16 +19,14 @@ pub use transaction::*;
 pub use write::*;
 
 use crate::Txid;
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 
 /// The largest block height, small enough that its sum with a number of blocks fits 32 bits.
 pub const MAX_HEIGHT: u32 = u32::MAX / 2;
 
 /// An output of a transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Outpoint {
     /// The transaction that has the output.
     pub txid: Txid,
@@ -37,8 +35,8 @@ pub struct Outpoint {
 }
 
 /// The spender of an output: the 36 bytes of spending data.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spender {
     /// The spending transaction.
     pub txid: Txid,
@@ -47,8 +45,8 @@ pub struct Spender {
 }
 
 /// A block that has a transaction.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockRef {
     /// The chain's own number of the block; two blocks of one height have different numbers.
     pub block_id: u32,
@@ -60,8 +58,8 @@ pub struct BlockRef {
 
 /// Outcome of a batch. Items are handled in order, within the instructions of one message; items that do not fit are
 /// not begun, and must be sent again.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch<T> {
     /// The answers of the items that were handled, in the order of the items.
     pub results: Vec<T>,

@@ -2,14 +2,12 @@
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace, UtxoApplyPosition};
 use crate::{Txid, UtxoHash};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// The part of a record to return.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoGet {
     /// The transaction of the record.
     pub txid: Txid,
@@ -22,8 +20,8 @@ pub struct UtxoGet {
 }
 
 /// The record of a transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoRecord {
     /// The transaction's id.
     pub txid: Txid,
@@ -103,8 +101,8 @@ pub struct UtxoRecord {
 }
 
 /// A reassigned output, and the height from which it is spendable.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendableIn {
     /// The output's number, from 0.
     pub vout: u32,
@@ -113,8 +111,8 @@ pub struct SpendableIn {
 }
 
 /// Counters of a page.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtxoPage {
     /// The number of UTXOs of the page.
     pub record_utxos: u32,
@@ -123,8 +121,8 @@ pub struct UtxoPage {
 }
 
 /// An output that got a new owner.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassignment {
     /// The output's number, from 0.
     pub offset: u32,
@@ -137,8 +135,8 @@ pub struct Reassignment {
 }
 
 /// A part of a transaction's bytes, or of its inpoints, to return.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoGetPart {
     /// The transaction.
     pub txid: Txid,
@@ -151,8 +149,8 @@ pub struct UtxoGetPart {
 }
 
 /// Bytes of a record that are read in parts.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UtxoPart {
     /// The transaction.
     #[default]
@@ -162,8 +160,8 @@ pub enum UtxoPart {
 }
 
 /// A part of a transaction's bytes.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionPart {
     /// The returned bytes.
     pub bytes: ByteBuf,
@@ -174,8 +172,8 @@ pub struct TransactionPart {
 }
 
 /// Outputs to check, and the height at which they would be spent.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoGetSpend {
     /// The height at which the outputs would be spent.
     pub height: u32,
@@ -184,8 +182,8 @@ pub struct UtxoGetSpend {
 }
 
 /// Result of the check of an output.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpendStatus {
     /// The output can be spent.
     Ok,
@@ -207,8 +205,8 @@ pub enum SpendStatus {
 }
 
 /// State of an output.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSpendState {
     /// The result of the check: `Ok`, or the first reason against a spend, in the order in which `utxo_spend` checks.
     pub status: SpendStatus,
@@ -219,8 +217,8 @@ pub struct UtxoSpendState {
 }
 
 /// The point that a list of unmined transactions has reached.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnminedCursor {
     /// The moment at which the record of the last listed transaction was created, in Unix nanoseconds.
     pub created_at_ns: u64,
@@ -230,8 +228,8 @@ pub struct UnminedCursor {
 
 /// Unmined transactions by `created_at_ns`, which no two records share. A transaction that stays unmined is listed exactly once; one that
 /// becomes unmined during the listing is listed if its place is after the cursor.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnminedPage {
     /// The transactions.
     pub transactions: Vec<UnminedTransaction>,
@@ -240,8 +238,8 @@ pub struct UnminedPage {
 }
 
 /// A transaction that the longest chain does not have.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnminedTransaction {
     /// The transaction.
     pub txid: Txid,
@@ -260,8 +258,8 @@ pub struct UnminedTransaction {
 }
 
 /// Numbers of records, also by index, and their memory.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UtxoStorage {
     /// The number of records, without pages.
     pub records: u64,

@@ -1,8 +1,6 @@
 //! The UTXO store's settings.
 
 use crate::settings::{ConfigError, settings};
-use candid::CandidType;
-use serde::{Deserialize, Serialize};
 
 settings! {
     /// The UTXO store's settings in force.

@@ -3,15 +3,14 @@
 use super::super::UploadProgress;
 use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::{BlobPtr, Txid, UtxoHash};
-use candid::{CandidType, Principal};
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use candid::Principal;
+use coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 /// Records to create.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoCreateBatch {
     /// The chain's height.
     pub height: u32,
@@ -20,8 +19,8 @@ pub struct UtxoCreateBatch {
 }
 
 /// A record to create.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoCreate {
     /// The transaction.
     pub source: TransactionSource,
@@ -42,8 +41,8 @@ pub struct UtxoCreate {
 }
 
 /// Blocks that have a transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinedIn {
     /// The blocks, at least one, with different ids.
     pub blocks: Vec<BlockRef>,
@@ -52,8 +51,8 @@ pub struct MinedIn {
 }
 
 /// A transaction, in one of five forms.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionSource {
     /// The transaction's bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid
     /// excludes.
@@ -69,8 +68,8 @@ pub enum TransactionSource {
 }
 
 /// The place of a transaction in a kept block.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptTransaction {
     /// The block's number.
     pub number: u64,
@@ -79,8 +78,8 @@ pub struct KeptTransaction {
 }
 
 /// A transaction of which only outputs are known.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialTransaction {
     /// The transaction's id.
     pub txid: Txid,
@@ -93,8 +92,8 @@ pub struct PartialTransaction {
 }
 
 /// A known output.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialOutput {
     /// The output's number.
     pub index: u32,
@@ -106,8 +105,8 @@ pub struct PartialOutput {
 
 /// A transaction whose bytes are in an external blob. The canister neither parses nor hashes them: it trusts these
 /// fields.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalTransaction {
     /// The transaction's id.
     pub txid: Txid,
@@ -131,8 +130,8 @@ pub struct ExternalTransaction {
 pub const MAX_BLOB_KEY: usize = 1_024;
 
 /// Outcome of a creation.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoCreated {
     /// The transaction's id.
     pub txid: Txid,
@@ -145,8 +144,8 @@ pub struct UtxoCreated {
 }
 
 /// A transaction that is longer than a message, to upload in chunks.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeginTransaction {
     /// The transaction's id.
     pub txid: Txid,
@@ -157,8 +156,8 @@ pub struct BeginTransaction {
 }
 
 /// A chunk of the transaction that is being uploaded.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutTransactionChunk {
     /// The uploaded transaction.
     pub txid: Txid,
@@ -169,8 +168,8 @@ pub struct PutTransactionChunk {
 }
 
 /// The reason why a transaction's upload was refused. Nothing has changed.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransactionUploadError {
     /// The caller has an open upload of another transaction, or of this one with another `length` or `chunk_size`:
     /// finish or abort it.
@@ -223,8 +222,8 @@ impl From<UtxoRefusal> for TransactionUploadError {
 }
 
 /// An open upload.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenTransaction {
     /// The feeder that began the upload.
     pub by: Principal,
@@ -237,8 +236,8 @@ pub struct OpenTransaction {
 }
 
 /// The place of the bytes of a record's transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionPlace {
     /// The bytes are in the record.
     Record,

@@ -2,13 +2,11 @@
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use crate::{Txid, UtxoHash};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 
 /// An output to spend, with its hash and its spender's input.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spend {
     /// The transaction that has the output.
     pub txid: Txid,
@@ -23,8 +21,8 @@ pub struct Spend {
 /// Spends of transactions. For a transaction that is not in a block, spend first and create its record only if the
 /// spends are Ok: `utxo_create` alone does not detect that the transaction was pruned before and returns, but its
 /// spends return `InvalidSpend`.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSpendBatch {
     /// The chain's height.
     pub height: u32,
@@ -33,8 +31,8 @@ pub struct UtxoSpendBatch {
 }
 
 /// Spends of one transaction: all of them or none.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionSpends {
     /// The spending transaction.
     pub spender: Txid,
@@ -43,8 +41,8 @@ pub struct TransactionSpends {
 }
 
 /// An output that was not spent.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("spend {spend}: {error}")]
 pub struct RefusedSpend {
     /// The number of the spend among the transaction's spends, from 0.
@@ -54,8 +52,8 @@ pub struct RefusedSpend {
 }
 
 /// Outputs to unspend.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoUnspendBatch {
     /// The chain's height.
     pub height: u32,
@@ -64,8 +62,8 @@ pub struct UtxoUnspendBatch {
 }
 
 /// An output to unspend.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unspend {
     /// The output.
     pub outpoint: Outpoint,
@@ -78,8 +76,8 @@ pub struct Unspend {
 /// Transactions to which a block is added, or from which a block is taken. A transaction that loses its last block is
 /// unmined from this height on. If the block to take is not among a transaction's blocks, the transaction is unlocked
 /// and otherwise unchanged.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSetMinedBatch {
     /// The chain's height.
     pub height: u32,
@@ -97,8 +95,8 @@ pub struct UtxoSetMinedBatch {
 }
 
 /// A transaction, and the subtree of the block that has it.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinedTransaction {
     /// The transaction.
     pub txid: Txid,
@@ -107,8 +105,8 @@ pub struct MinedTransaction {
 }
 
 /// Transactions of blocks that the longest chain gained or lost. The blocks of the transactions are unchanged.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSetOnLongestChainBatch {
     /// The chain's height.
     pub height: u32,
@@ -119,8 +117,8 @@ pub struct UtxoSetOnLongestChainBatch {
 }
 
 /// Transactions to lock or unlock.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSetLockedBatch {
     /// The chain's height.
     pub height: u32,
@@ -131,8 +129,8 @@ pub struct UtxoSetLockedBatch {
 }
 
 /// Outputs or transactions to freeze or unfreeze.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoFreezeBatch {
     /// The chain's height.
     pub height: u32,
@@ -141,8 +139,8 @@ pub struct UtxoFreezeBatch {
 }
 
 /// An output, or all outputs of a transaction.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreezeTarget {
     /// The transaction.
     pub txid: Txid,
@@ -153,8 +151,8 @@ pub struct FreezeTarget {
 }
 
 /// Frozen outputs, each with its new owner.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoReassignBatch {
     /// The chain's height.
     pub height: u32,
@@ -163,8 +161,8 @@ pub struct UtxoReassignBatch {
 }
 
 /// A frozen output that gets a new owner.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassign {
     /// The output.
     pub outpoint: Outpoint,
@@ -177,8 +175,8 @@ pub struct Reassign {
 /// Transactions that are double spends. Each is marked at once, so that nothing more can spend from it. Its direct and
 /// indirect spenders are marked leaves first, as many as one message can. While an answer has `has_more`, repeat the
 /// call.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSetConflictingBatch {
     /// The chain's height.
     pub height: u32,
@@ -187,8 +185,8 @@ pub struct UtxoSetConflictingBatch {
 }
 
 /// Outcome of marking a transaction as a double spend.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Transactions that this call has marked: the named transaction first, then its direct and indirect spenders, each
     /// before the transaction from which it spends. Transactions that were conflicting before are not included.
@@ -204,8 +202,8 @@ pub struct Conflict {
 /// back the outputs that they hold, leaves first, as many as one message can. While an answer has `has_more`, repeat
 /// the call. Only the last call takes the winners' inputs from the losers, gives them to the winners, and clears the
 /// winners' double-spend mark. A sequence of calls that is not finished leaves transactions marked as double spends.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoProcessConflicting {
     /// The chain's height.
     pub height: u32,
@@ -214,8 +212,8 @@ pub struct UtxoProcessConflicting {
 }
 
 /// Outcome of the call for the winners.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictResolution {
     /// Transactions that became conflicting in this call: losers, and transactions that spend from them.
     pub losers: Vec<Txid>,
@@ -228,8 +226,8 @@ pub struct ConflictResolution {
 }
 
 /// The reason why the winners did not win. This call has changed nothing.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct ConflictError {
     /// The transaction that caused the error: a winner, or a transaction whose outputs it spends.
@@ -239,8 +237,8 @@ pub struct ConflictError {
 }
 
 /// Transactions whose records must not be deleted for now.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.
     pub until_height: u32,

@@ -2,13 +2,11 @@
 
 use crate::settings::{ConfigError, settings};
 use crate::{MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
-use candid::CandidType;
-use coppice_macros::native_docs;
-use serde::{Deserialize, Serialize};
+use coppice_macros::candid_type;
 
 /// The time for which a transaction must be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtxoUnminedRetention {
     /// Half of `block_height_retention`.
     HalfOfRetention,
@@ -17,8 +15,8 @@ pub enum UtxoUnminedRetention {
 }
 
 /// The height up to which records are deleted once blocks are persisted.
-#[native_docs]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtxoSafeHeightRule {
     /// `min(current, persisted)`: a block that is not persisted causes no deletion.
     Persisted,
