@@ -113,7 +113,7 @@ impl<'a> Index<'a> {
                 return bad(at, format!("key {key} is of transaction {transaction}, and there are {n}"));
             }
             if length > MAX_KEY {
-                return bad(at + 4, format!("key {key} has {length} bytes; {MAX_KEY} at most"));
+                return bad(at + 4, format!("key {key} has {length} bytes of at most {MAX_KEY}"));
             }
             at += KEY_HEADER + usize::from(length);
             if at > bytes.len() {

@@ -13,7 +13,7 @@
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
-//! | [`Meter`], [`Budget`], [`marker`] | the instructions and pages after which a message's loop ends; what a message's work may take; a way past work that traps |
+//! | [`Meter`], [`Budget`], [`turns`] | the instructions and pages after which a message's loop ends; what a message's work may take; a way past work that traps |
 //! | [`log`] | lines about damage and work |
 //!
 //! The platform is a type parameter, a [`Platform`]: [`Ic`] on a canister, and [`twin::Twin`], which tests control, in native builds.
@@ -32,7 +32,6 @@ mod hash_key;
 pub mod header;
 mod ic;
 pub mod log;
-pub mod marker;
 mod meter;
 mod pages;
 mod platform;
@@ -44,6 +43,7 @@ mod superblock;
 pub mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod turns;
 #[cfg(not(target_family = "wasm"))]
 pub mod twin;
 

@@ -63,7 +63,7 @@ fn start_safety(state: &mut State) {
 
 /// Returns the interval of the safety timer: ten minutes, or that of a job, or of the ticks for blocks while they skip work that traps.
 fn safety_secs(state: &State) -> u64 {
-    let skipping = state.pruner.stored().marker.is_some().then(|| state.pruner.interval_secs());
+    let skipping = state.pruner.stored().turns.are_short().then(|| state.pruner.interval_secs());
     state.clock.job_secs.into_iter().chain(skipping).fold(SAFETY_SECS, u64::min)
 }
 

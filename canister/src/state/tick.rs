@@ -1,6 +1,6 @@
 //! A tick for blocks:
 //!
-//! 1. The marker gives the turn, so that pieces that trap are skipped.
+//! 1. [`Turns`](coppice_storage::turns::Turns) name the message's work, so that pieces that trap are skipped.
 //! 2. One piece of begun work is done: an upload that has expired, blobs in quarantine, an interrupted rollback or reset.
 //! 3. Without such work, [`Pruner::tick`](coppice_chain::pruning::Pruner::tick) prunes and sweeps.
 
@@ -9,7 +9,7 @@ use crate::{logs, platform};
 use coppice_chain::pruning::{AT_ONCE, Constraints, Piece};
 use coppice_storage::NS;
 use coppice_storage::chunks::is_expired;
-use coppice_storage::marker::Turn;
+use coppice_storage::turns::Turn;
 
 /// Quarantined blobs that one tick releases.
 const MAX_RELEASES: u64 = 1_000;

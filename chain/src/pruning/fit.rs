@@ -41,14 +41,14 @@ pub fn check_caps(old: &Config, new: &Config, target_bytes: u64) -> Result<(), B
         // 0 is the default.
         let most = greatest_records(new.max_stable_pages, new.log_class, target_bytes).max(1);
         let why = format!(
-            "{} bytes do not fit below max_stable_pages ({}): {most} at most, {lower}",
+            "{} bytes do not fit below max_stable_pages ({}): at most {most}, {lower}",
             records_bytes(new),
             new.max_stable_pages
         );
         return Err(BadArgument::new("max_utxo_bytes", why));
     }
     let least = least_pages(target_bytes, new.log_class, records_bytes(new));
-    let why = format!("the chain does not reach its target{}: {least} at least, {lower}", beside(new));
+    let why = format!("the chain does not reach its target{}: at least {least}, {lower}", beside(new));
     Err(BadArgument::new("max_stable_pages", why))
 }
 

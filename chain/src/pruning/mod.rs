@@ -10,8 +10,8 @@
 //! interrupted run resumes where it stopped. Stale index entries of pruned blocks are dropped in bulk, by sweeps that wait for a pause of
 //! the producers (`sweep.rs`).
 //!
-//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`). The marker
-//! gives the turn. Work that was begun comes first: an upload that has expired, a rollback, a reset. Otherwise [`Pruner::tick`] prunes
+//! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`), which asks
+//! [`Turns`](coppice_storage::turns::Turns) for the message's work. Work that was begun comes first: an upload that has expired, a rollback, a reset. Otherwise [`Pruner::tick`] prunes
 //! (`run` calls `ChainStore::remove` for each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
 //!
 //! **Between messages** a cell (`stored`) keeps the policy, the last run and the state of the capacity trigger. The position is not
@@ -129,7 +129,7 @@ impl Pruner {
 
     /// Returns the audit fields that an acknowledgement of faults changes.
     pub fn shown_faults(&self) -> Vec<(&'static str, String)> {
-        let skipped: Vec<String> = self.stored.skipped.iter().map(ToString::to_string).collect();
+        let skipped: Vec<String> = self.stored.turns.skipped().iter().map(ToString::to_string).collect();
         vec![
             ("acknowledged_faults", self.stored.acknowledged_faults.to_string()),
             ("acknowledged_lost_slots", self.stored.acknowledged_lost.to_string()),
@@ -200,7 +200,7 @@ impl Pruner {
         self.stored.acknowledged_faults = self.stored.acknowledged_faults.max(up_to.min(self.stored.faults));
         if up_to >= self.stored.faults {
             self.stored.acknowledged_lost = lost;
-            self.stored.skipped.clear();
+            self.stored.turns.try_again(|_| true);
         }
         self.save();
         self.stored.acknowledged_faults

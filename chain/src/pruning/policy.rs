@@ -72,7 +72,7 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
     let room = 2 * u64::from(class.size());
     if low.saturating_add(room) > high {
         let raise = match least_target(room, policy.headroom_ratio_bps) {
-            Some(least) => format!("target_bytes to {least} at least, or headroom_ratio_bps"),
+            Some(least) => format!("target_bytes to at least {least}, or headroom_ratio_bps"),
             None => "headroom_ratio_bps".into(),
         };
         let why = format!(
@@ -164,7 +164,7 @@ mod tests {
                     continue;
                 };
                 assert!(
-                    refused.why.ends_with(&format!("raise target_bytes to {least} at least, or headroom_ratio_bps"))
+                    refused.why.ends_with(&format!("raise target_bytes to at least {least}, or headroom_ratio_bps"))
                 );
             }
         }

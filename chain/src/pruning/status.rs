@@ -179,7 +179,7 @@ impl Pruner {
             pruned_bytes: state.pruned_bytes,
             faults: self.stored.faults,
             acknowledged_faults: self.stored.acknowledged_faults,
-            skipped: self.stored.skipped.iter().map(ToString::to_string).collect(),
+            skipped: self.stored.turns.skipped().iter().map(ToString::to_string).collect(),
         }
     }
 }

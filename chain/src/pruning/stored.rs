@@ -3,7 +3,7 @@
 
 use super::piece::Piece;
 use coppice_interface::{PrunePolicy, PruneRun};
-use coppice_storage::marker::Marker;
+use coppice_storage::turns::Turns;
 use serde::{Deserialize, Serialize};
 
 /// Persisted fields of the block pruner.
@@ -25,10 +25,8 @@ pub struct Stored {
     pub pending_ticks: u64,
     /// Unix seconds since when an exporter, or the lack of one, holds due blocks back.
     pub held_since: Option<u64>,
-    /// Set while messages do less than their budget allows because ticks have trapped.
-    pub marker: Option<Marker<Piece>>,
-    /// Pieces that are skipped because they trap.
-    pub skipped: Vec<Piece>,
+    /// Turns of the ticks, and the pieces that are skipped because they trap.
+    pub turns: Turns<Piece>,
     /// Number of `faults` that an operator has acknowledged.
     pub acknowledged_faults: u64,
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.

@@ -12,11 +12,8 @@ use crate::export::{Guard, is_of_guard};
 use crate::{ChainStore, TableDebt};
 use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 use coppice_storage::blob::BlobStore;
-use coppice_storage::marker::{self, Turn};
+use coppice_storage::turns::Turn;
 use coppice_storage::{Budget, Ic, NS, Platform as _, log};
-
-/// Maximum number of skipped pieces; above it the oldest are tried again.
-const MOST: usize = 100;
 
 /// Time of the next tick if work is left that nothing holds back.
 pub const AT_ONCE: u64 = 0;
@@ -27,13 +24,12 @@ impl Pruner {
     /// Returns the work of the next message. `late`: the message begins so late that earlier ones must have trapped.
     pub fn turn(&mut self, late: bool) -> Turn<Piece> {
         self.ticks += 1;
-        let turn = marker::turn(&mut self.stored.marker, late);
+        let turn = self.stored.turns.next(late);
         match turn {
             Turn::Nothing => log::error("prune: ticks trap: the next ones do less work"),
             Turn::Skip(Some(piece)) => {
                 log::error(&format!("prune: skipped because it traps: {piece}"));
                 self.stored.faults += 1;
-                marker::skip(&mut self.stored.skipped, piece, MOST);
             }
             Turn::Skip(None) => log::error("prune: finding the next piece of work traps"),
             Turn::All | Turn::Few(_) | Turn::Find | Turn::Only(_) => return turn,
@@ -44,19 +40,19 @@ impl Pruner {
 
     /// Records that a message did its turn and ended; `next` is the next piece of work.
     pub fn ended(&mut self, next: Option<Piece>) {
-        marker::ended(&mut self.stored.marker, next);
+        self.stored.turns.ended(next);
         self.save();
     }
 
     /// Records that the chain was emptied: forgets its skipped blocks.
     pub fn reset(&mut self) {
-        self.stored.skipped.retain(|piece| !matches!(piece, Piece::Block(_) | Piece::Undo));
+        self.stored.turns.try_again(|piece| matches!(piece, Piece::Block(_) | Piece::Undo));
         self.save();
     }
 
     /// Returns whether a piece is skipped, because it trapped repeatedly.
     pub fn is_skipped(&self, piece: Piece) -> bool {
-        self.stored.skipped.contains(&piece)
+        self.stored.turns.skipped().contains(&piece)
     }
 
     /// Returns the piece that the daemon would prune or sweep next.
@@ -116,7 +112,7 @@ impl Pruner {
         sweep: Option<Need>,
         least: fn(&TableDebt) -> u64,
     ) -> (PruneRun, Swept) {
-        let (skipped, mut swept) = (&self.stored.skipped, Swept::default());
+        let (skipped, mut swept) = (self.stored.turns.skipped(), Swept::default());
         if sweep == Some(Need::First) {
             sweep::run(chain, least, budget, skipped, &mut swept);
         }

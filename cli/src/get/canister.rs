@@ -181,7 +181,7 @@ mod tests {
 
     impl Transport for Replica {
         async fn update(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
-            panic!("{method} is called as an update")
+            panic!("{method} is sent as an update")
         }
 
         async fn query(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {

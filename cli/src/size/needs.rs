@@ -175,7 +175,7 @@ impl Size {
         let executed = workload.messages() * MESSAGE + u128::from(workload.feeding_instructions() - verified);
         let storage = self.storage_cycles as f64 * days as f64 / 365.0 / self.blocks as f64;
         [
-            ("bringing its bytes in", bytes as f64),
+            ("ingress of its bytes", bytes as f64),
             ("stable memory", storage),
             ("SHA-256 of its segments", verified as f64),
             ("its messages, and appending it", executed as f64),

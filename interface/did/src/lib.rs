@@ -23,7 +23,7 @@ off, and as a `limit` 0 means the default that the comment names. The name of a 
 `_ns`; times count from the Unix epoch. `unmined_since`, `preserve_until` and `postponed_until` are heights. Hashes of UTXO records have \
 32 bytes in internal order; a hash of another length is refused with a typed error. An update may be repeated when its answer was lost; \
 the comment of each method describes the effect of a repeated call, and ends with the roles that may call it. Controllers have the roles \
-`Operator` and `Admin`. A query that anyone may call needs a role when it is called as an update, unless the setting `open_queries` is \
+`Operator` and `Admin`. A query that anyone may call needs a role when it is sent as an update, unless the setting `open_queries` is \
 on.";
 
 /// Returns the files of `candid/`, each with its text, for a checkout.

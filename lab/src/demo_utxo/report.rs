@@ -141,7 +141,7 @@ impl Report for UtxoDemoReport {
             ("jobs completed", count(completed)),
             ("jobs given up for a higher height", count(superseded)),
             ("jobs stopped by the reorg", count(stopped)),
-            ("ticks of jobs", format!("{}, {} at most", count(ticks), count(most_ticks))),
+            ("ticks of jobs", format!("{} of at most {}", count(ticks), count(most_ticks))),
             ("instructions per record pruned", count(self.instructions_per_record_deleted)),
         ];
         rows.extend(self.instructions.iter().flat_map(UtxoInstructions::rows));

@@ -75,8 +75,6 @@ pub use stored::Stored;
 
 /// Maximum number of unmined records that are set aside.
 const MAX_SET_ASIDE: usize = 100;
-/// Maximum number of skipped records; above it the first is tried again.
-const MAX_SKIPPED: usize = 50;
 
 /// State of the pruner: heights, jobs and the run.
 pub struct UtxoPruner {
@@ -187,11 +185,10 @@ impl UtxoPruner {
     /// # Errors
     /// `NotBlocking`.
     pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
-        let Stored { set_aside, skipped, .. } = &mut self.stored;
-        let before = set_aside.len() + skipped.len();
+        let Stored { set_aside, turns, .. } = &mut self.stored;
+        let before = set_aside.len();
         set_aside.retain(|aside| aside.slot != slot);
-        skipped.retain(|at| at.cursor.slot != slot);
-        if set_aside.len() + skipped.len() == before {
+        if !turns.try_again(|at| at.cursor.slot == slot) && set_aside.len() == before {
             return Err(UtxoPrunerError::NotBlocking);
         }
         self.save();

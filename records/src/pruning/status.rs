@@ -59,7 +59,7 @@ impl UtxoPruner {
             ("running", id(&stored.running)),
             ("records_deleted", stored.totals.records_deleted.to_string()),
             ("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
-            ("skipped", slots(stored.skipped.iter().map(|at| at.cursor.slot).collect())),
+            ("skipped", slots(stored.turns.skipped().iter().map(|at| at.cursor.slot).collect())),
         ]
     }
 
@@ -93,7 +93,7 @@ impl UtxoPruner {
             last_job: stored.ended.last(&self.ended),
             blocked_by: stored.blocked_by.clone(),
             set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
-            skipped: stored.skipped.iter().map(skipped).collect(),
+            skipped: stored.turns.skipped().iter().map(skipped).collect(),
             blobs_pending: deletions.pending_count(),
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,

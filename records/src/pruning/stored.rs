@@ -9,7 +9,7 @@ use crate::utxo::Cursor;
 use coppice_interface::{UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerPhase, UtxoPrunerSettings};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
-use coppice_storage::marker::Marker;
+use coppice_storage::turns::Turns;
 use serde::{Deserialize, Serialize};
 
 /// Cell of the pruner's state.
@@ -75,10 +75,8 @@ pub struct Stored {
     pub trapped: Option<(u64, UtxoPrunerPhase)>,
     /// Unmined records that an operator has excluded from phase 1.
     pub set_aside: Vec<Cursor>,
-    /// Set while ticks do less work because earlier ones trapped.
-    pub marker: Option<Marker<At>>,
-    /// Records that are skipped because examining them trapped.
-    pub skipped: Vec<At>,
+    /// Turns of the ticks, and the records that are skipped because examining them traps.
+    pub turns: Turns<At>,
     /// Counts of all jobs.
     pub totals: UtxoPruneCounts,
     /// Seconds of each phase, and how often it ended.

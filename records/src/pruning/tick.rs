@@ -4,14 +4,14 @@ use super::place::At;
 use super::settings::unmined_retention;
 use super::status::cannot_preserve;
 use super::step::Message;
-use super::{MAX_SKIPPED, UtxoPruner, run};
+use super::{UtxoPruner, run};
 use crate::external::Records;
 use crate::utxo::{Cursor, RunWindow};
 use coppice_interface::text::hex;
 use coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
 };
-use coppice_storage::marker::{self, Turn};
+use coppice_storage::turns::Turn;
 use coppice_storage::{Budget, Ic, NS, Platform as _, log};
 
 /// Maximum ops of a tick: a record, each of its pages, each parent that is marked or preserved, and each spender that is looked up is one.
@@ -39,7 +39,7 @@ impl UtxoPruner {
 
     /// Does as much work as the marker allows.
     fn take_turn(&mut self, records: &mut Records, late: bool) {
-        match marker::turn(&mut self.stored.marker, late) {
+        match self.stored.turns.next(late) {
             Turn::All => self.work(records, u64::MAX, None),
             Turn::Few(few) => self.work(records, u64::from(few), None),
             Turn::Find => self.work(records, 0, None),
@@ -61,7 +61,6 @@ impl UtxoPruner {
                 hex(&txid),
                 at.phase
             ));
-            marker::skip(&mut self.stored.skipped, at, MAX_SKIPPED);
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();
@@ -175,9 +174,9 @@ impl UtxoPruner {
         wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
         job.safe_height = Some(wanted.safe);
         self.stored.set_aside.retain(|at| records.utxo.is_at(at));
-        self.stored.skipped.retain(|at| records.utxo.is_at(&at.cursor));
+        self.stored.turns.try_again(|at| !records.utxo.is_at(&at.cursor));
         records.utxo.begin_message();
-        let (set_aside, skipped) = (self.stored.set_aside.clone(), self.stored.skipped.clone());
+        let (set_aside, skipped) = (self.stored.set_aside.clone(), self.stored.turns.skipped().to_vec());
         let mut message = Message { records, settings, set_aside, skipped, budget, only, found: None, counts: before };
         let result = loop {
             let run = self.stored.run.take();
@@ -205,7 +204,7 @@ impl UtxoPruner {
             let retention = unmined_retention(&self.stored.settings, records.settings);
             records.utxo.set_window(RunWindow { run: 0, bound: 0, cutoff: self.stored.cutoff, retention });
         }
-        marker::ended(&mut self.stored.marker, found);
+        self.stored.turns.ended(found);
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += Ic::instructions() - start;

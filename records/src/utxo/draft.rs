@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
     pub(super) fn external(external: &'a ExternalTransaction) -> Result<Self, UtxoRefusal> {
         match external.store.blob_key.len() {
             0 => return Err(bad("blob_key", "it is empty")),
-            len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
+            len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes of at most {MAX_BLOB_KEY}"))),
             _ => {}
         }
         at_most("outputs", external.utxo_hashes.len() as u64, u64::from(MAX_OUTPUTS))?;

@@ -190,7 +190,7 @@ fn every_update_of_a_bucketed_principal_draws_even_if_it_fails() {
     }
 }
 
-/// The platform discards the changes of a query, so a query that is called as an update draws nothing; an empty bucket refuses it all the
+/// The platform discards the changes of a query, so a query that is sent as an update draws nothing; an empty bucket refuses it all the
 /// same.
 #[test]
 fn a_query_that_is_called_as_an_update_draws_nothing() {

@@ -204,7 +204,7 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
     }
     let more = PrunePolicyArg { target_bytes: Some(most + MIB), ..PrunePolicyArg::default() };
     let refused = world.coppice.operator().set_prune_policy(&more).answer().unwrap_err();
-    assert!(refused.to_string().contains(&format!("{most} at most")), "{refused}");
+    assert!(refused.to_string().contains(&format!("at most {most}")), "{refused}");
     let half = UtxoSettingsChange { max_utxo_bytes: Some(beside + 1), ..Default::default() };
     let refused = configure(&world.coppice, half).unwrap_err();
     assert!(refused.to_string().starts_with("max_utxo_bytes: "), "{refused}");

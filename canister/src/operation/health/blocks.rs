@@ -125,7 +125,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
             Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
         );
         return Some(
-            finding(ProblemCode::FloorHolds, format!("{taken} a target_bytes of {target} at least"))
+            finding(ProblemCode::FloorHolds, format!("{taken} a target_bytes of at least {target}"))
                 .with_action(action),
         );
     }
@@ -135,7 +135,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
         "Raise max_stable_pages.",
         Command::call("set_config", format!("(record {{ max_stable_pages = opt {pages} }})")),
     );
-    let message = format!("{taken} max_stable_pages of {pages} at least");
+    let message = format!("{taken} max_stable_pages of at least {pages}");
     Some(finding(ProblemCode::FloorHolds, message).with_action(action))
 }
 
@@ -143,7 +143,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
 /// lost slots.
 pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     let mut found = Vec::new();
-    let Stored { faults, acknowledged_faults: seen, acknowledged_lost, skipped, .. } = stored;
+    let Stored { faults, acknowledged_faults: seen, acknowledged_lost, turns, .. } = stored;
     let lost_new = lost.saturating_sub(*acknowledged_lost);
     let worded = |faults: u64, lost: u64| {
         let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
@@ -161,8 +161,8 @@ pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     } else if *faults > 0 || lost > 0 {
         found.push(finding(ProblemCode::DamageAcknowledged, worded(*faults, lost)));
     }
-    if let Some(first) = skipped.first() {
-        let more = match skipped.len() - 1 {
+    if let Some(first) = turns.skipped().first() {
+        let more = match turns.skipped().len() - 1 {
             0 => String::new(),
             more => format!(", and {more} more (get_prune_status)"),
         };

@@ -151,9 +151,11 @@ fn switching_pruning_off_ends_the_run() {
 fn a_reset_forgets_the_skipped_blocks() {
     let mut world = world(policy());
     let slice = Piece::Slice(crate::IndexTable::Keys, 128);
-    world.pruner.stored.skipped = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
+    [Piece::Block(5), slice, Piece::Undo, Piece::Upload]
+        .into_iter()
+        .for_each(|piece| world.pruner.stored.turns.skip(piece));
     world.pruner.reset();
-    assert_eq!(world.pruner.stored.skipped, [slice, Piece::Upload]);
+    assert_eq!(world.pruner.stored.turns.skipped(), [slice, Piece::Upload]);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn a_slice_that_ends_early_is_continued_or_skipped() {
     let first = at / SLICE_BUCKETS * SLICE_BUCKETS;
     let piece = world.pruner.next_piece(&world.chain, &world.blobs, &world.constraints);
     assert_eq!(piece, Some(Piece::Slice(IndexTable::Ids, first)), "named by its segment");
-    world.pruner.stored.skipped.push(Piece::Slice(IndexTable::Ids, first));
+    world.pruner.stored.turns.skip(Piece::Slice(IndexTable::Ids, first));
     let before = world.status().transaction_index.dropped;
     let run = world.prune(1_000_000);
     assert_eq!((run.progress, world.status().sweep), (PruneProgress::Finished, SweepPhase::Idle));

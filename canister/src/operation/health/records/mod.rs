@@ -80,7 +80,7 @@ fn of_records(
 fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     found.extend(of_records(
         ProblemCode::RecordsSkipped,
-        (stored.skipped.len(), stored.skipped.first().map(|at| &at.cursor)),
+        (stored.turns.skipped().len(), stored.turns.skipped().first().map(|at| &at.cursor)),
         [
             "UTXO record is skipped because examining it trapped",
             "UTXO records are skipped because examining them trapped",
