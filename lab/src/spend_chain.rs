@@ -41,8 +41,8 @@ pub struct Shape {
     pub wide: usize,
 }
 
-/// The chain that is measured: 20,000 transactions, 1,000 a block, and one of 5,000 inputs.
-pub const MEASURED: Shape = Shape { seed: 1, blocks: 20, per_block: 1_000, pool: 2_500, wide: 5_000 };
+/// The chain that is measured: 6,000 transactions, 1,000 a block, and one of 5,000 inputs.
+pub const MEASURED: Shape = Shape { seed: 1, blocks: 6, per_block: 1_000, pool: 2_500, wide: 5_000 };
 
 /// Returns the blocks of a chain, the first at height [`FIRST`].
 pub fn blocks(shape: Shape) -> Vec<Block> {

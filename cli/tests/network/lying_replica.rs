@@ -447,7 +447,7 @@ fn play(way: Way, actions: Vec<Action>) {
 
 /// The number of histories: `PROPTEST_CASES`, or a few that take seconds.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3)
 }
 
 proptest! {

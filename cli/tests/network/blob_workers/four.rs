@@ -4,7 +4,7 @@ use super::*;
 use crate::gateway::Made;
 use std::time::Instant;
 
-const BLOBS: u64 = 10_000;
+const BLOBS: u64 = 4_000;
 /// Longer than the test takes on any machine: the test advances the clock to end a lease.
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -130,10 +130,10 @@ fn four(
     (leases, reports)
 }
 
-const OPTIONS: [&str; 8] = ["--batch", "250", "--lease-secs", "600", "--poll-secs", "1", "--max-wait-secs", "1"];
+const OPTIONS: [&str; 8] = ["--batch", "100", "--lease-secs", "600", "--poll-secs", "1", "--max-wait-secs", "1"];
 
 #[test]
-fn four_workers_delete_10000_files_with_a_kill_a_shared_identity_and_lost_answers() {
+fn four_workers_delete_4000_files_with_a_kill_a_shared_identity_and_lost_answers() {
     // The canister's clock is an hour ahead.
     let net = world(BLOBS, SystemTime::now() + Duration::from_secs(3_600));
     let dir = net.dir.path().join("blobs");
