@@ -25,9 +25,8 @@ fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
 }
 
 /// Drops the arena, as an upgrade does.
-#[cfg(not(target_family = "wasm"))]
+#[cfg(test)]
 pub fn forget() {
-    #[cfg(test)]
     coppice_storage::testing::forget();
     ARENA.set(None);
 }

@@ -37,7 +37,7 @@ pub fn busy() {
     memory::forget();
     let (producers, operators) = (vec![principal(1)], vec![principal(2)]);
     let log_class = Some(64 << 10);
-    state::init(Some(CanisterArg::Init(InitArg { log_class, producers, operators, ..InitArg::default() }))).unwrap();
+    state::init(&InitArg { log_class, producers, operators, ..InitArg::default() }).unwrap();
     mutate(|state| {
         let exporter = Exporter { name: "indexer".into(), principal: principal(3) };
         state.register_exporter(&exporter).unwrap();

@@ -12,13 +12,13 @@
 use crate::api::buckets;
 use crate::operation::daemon;
 use crate::platform;
-use crate::state::{State, mutate, read, records};
+use crate::state::{State, mutate, read};
 use candid::Principal;
 use coppice_interface::Role;
 #[cfg(feature = "bench")]
 use coppice_interface::access::OPERATORS;
 use coppice_interface::access::{EXPORTERS, FEEDERS, RATE_LIMITED};
-use coppice_interface::methods::TABLE;
+use coppice_interface::methods::{Method, TABLE};
 use std::fmt::Write;
 
 /// Checks that a caller has one of these roles.
@@ -44,24 +44,40 @@ fn check(state: &State, caller: Principal, roles: &[Role]) -> Result<(), String>
     Err(refused)
 }
 
-/// Checks whether an ingress message may enter (`canister_inspect_message`). The argument is not read, so the check costs the same for any
-/// length.
-///
-/// # Errors
-/// A sentence for the sender.
-pub fn inspect() -> Result<(), String> {
-    read(filter)
+/// Answer of the filter of ingress messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inspected {
+    /// The message may enter.
+    Accepted,
+    /// The message may not enter; the sentence is for its sender.
+    Refused(String),
+    /// The message calls no exported method of Coppice.
+    NotMine,
 }
 
-fn filter(state: &State) -> Result<(), String> {
-    let (name, caller) = (platform::method_name(), platform::caller());
+/// Checks whether an ingress message may enter (`canister_inspect_message`). `exported` has the names of the exported methods. The argument
+/// is not read, so the check costs the same for any length.
+pub fn inspect(exported: &[&[&str]]) -> Inspected {
+    let name = platform::method_name();
     #[cfg(feature = "bench")]
     if name.starts_with("bench_") {
-        return check(state, caller, OPERATORS);
+        return read(|state| check(state, platform::caller(), OPERATORS)).into();
     }
-    let Some(method) = TABLE.iter().find(|of| of.name == name && (records::KEPT || !of.is_of_records())) else {
-        return Err(format!("access denied: there is no method {name}"));
-    };
+    let method = TABLE.iter().find(|of| of.name == name);
+    match method.filter(|_| exported.iter().any(|set| set.contains(&name.as_str()))) {
+        Some(method) => read(|state| filter(state, method)).into(),
+        None => Inspected::NotMine,
+    }
+}
+
+impl From<Result<(), String>> for Inspected {
+    fn from(checked: Result<(), String>) -> Self {
+        checked.map_or_else(Self::Refused, |()| Self::Accepted)
+    }
+}
+
+fn filter(state: &State, method: &Method) -> Result<(), String> {
+    let (name, caller) = (method.name, platform::caller());
     if !method.roles.is_empty() {
         check(state, caller, method.roles)?;
     } else if !state.config.open_queries && !state.roles.has_any(caller) {
@@ -122,14 +138,19 @@ mod tests {
     use super::*;
     use crate::platform::native;
     use crate::{memory, state};
-    use coppice_interface::methods::Method;
-    use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+    use coppice_interface::{ConfigChange, InitArg};
 
+    /// Calls the filter of a canister that exports all methods.
     fn inspected(caller: Principal, method: &str, argument_bytes: u64) -> Result<(), String> {
+        let all: Vec<&str> = TABLE.iter().map(|method| method.name).collect();
         native::with(|world| {
             (world.caller, world.method, world.argument_bytes) = (caller, method.into(), argument_bytes)
         });
-        inspect()
+        match inspect(&[&all]) {
+            Inspected::Accepted => Ok(()),
+            Inspected::Refused(why) => Err(why),
+            Inspected::NotMine => Err("not mine".into()),
+        }
     }
 
     #[test]
@@ -146,7 +167,7 @@ mod tests {
             least_retries: None,
             ..InitArg::default()
         };
-        state::init(Some(CanisterArg::Init(init))).unwrap();
+        state::init(&init).unwrap();
         for &Method { name: method, roles: of, largest, .. } in TABLE {
             for (caller, has) in [
                 (producer, &[Role::Producer][..]),

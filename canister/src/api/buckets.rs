@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// Drops all buckets, as an upgrade does.
-#[cfg(not(target_family = "wasm"))]
+#[cfg(test)]
 pub fn forget() {
     BUCKETS.set(BTreeMap::new());
 }

@@ -60,7 +60,7 @@ mod tests {
     use coppice_chain::certified::HTTP;
     use coppice_chain::testing::{block, hash, id};
     use coppice_interface::seals::{self, Leaf};
-    use coppice_interface::{AppendError, BlockField, CanisterArg, InitArg, ResetChain, RollbackError};
+    use coppice_interface::{AppendError, BlockField, InitArg, ResetChain, RollbackError};
     use coppice_storage::Meter;
     use ic_certification::LookupResult;
     use ic_http_certification::utils::skip_certification_certified_data;
@@ -72,7 +72,7 @@ mod tests {
         crate::logs::forget();
         let producer = Principal::from_slice(&[1]);
         native::with(|world| (world.caller, world.controllers) = (producer, vec![producer]));
-        state::init(Some(CanisterArg::Init(InitArg { producers: vec![producer], ..InitArg::default() }))).unwrap();
+        state::init(&InitArg { producers: vec![producer], ..InitArg::default() }).unwrap();
         mutate(daemon::start);
     }
 

@@ -5,5 +5,4 @@ pub mod buckets;
 pub mod certified;
 pub mod endpoints;
 pub mod http;
-mod service;
 pub mod wire;

@@ -8,7 +8,7 @@ use crate::platform::{cycles, native};
 use crate::{memory, state};
 use candid::Principal;
 use coppice_chain::owners;
-use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+use coppice_interface::{ConfigChange, InitArg};
 use coppice_storage::NS;
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl World {
         memory::forget();
         cycles::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };
-        state::init(Some(CanisterArg::Init(arg))).unwrap();
+        state::init(&arg).unwrap();
         state::mutate(daemon::start);
         let settings = ConfigChange {
             verify_segments: Some(verify),

@@ -97,7 +97,7 @@ pub fn instructions() -> u64 {
 }
 
 /// Resets the histograms, as an upgrade does.
-#[cfg(not(target_family = "wasm"))]
+#[cfg(test)]
 pub fn forget() {
     ALL.with_borrow_mut(|all| *all = Default::default());
 }

@@ -44,11 +44,6 @@ pub fn liquid_cycles() -> u128 {
     Ic::liquid_cycles()
 }
 
-/// All cycles that the canister can spend, including those below the freezing threshold.
-pub fn cycle_balance() -> u128 {
-    Ic::cycle_balance()
-}
-
 /// Cycles that must be liquid when a timer fires, because `ic-cdk-timers` calls the canister itself, and a call sets aside what its reply
 /// may cost.
 pub fn timer_call_cycles() -> u128 {
@@ -88,12 +83,6 @@ pub fn answer(answer: Result<Vec<u8>, String>) {
     }
     #[cfg(not(target_family = "wasm"))]
     native::with(|world| world.answer = Some(answer));
-}
-
-/// Accepts an ingress message; in `canister_inspect_message` only.
-pub fn accept_message() {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::accept_message();
 }
 
 /// Returns whether `principal` controls the canister.

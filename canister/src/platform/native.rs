@@ -2,7 +2,8 @@
 
 use candid::Principal;
 use coppice_storage::twin;
-pub use coppice_storage::twin::{Touched, message, touching};
+#[cfg(test)]
+pub use coppice_storage::twin::{message, touching};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -80,6 +81,7 @@ pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
 }
 
 /// Creates a fresh world with empty stable memory.
+#[cfg(test)]
 pub fn reset() {
     twin::reset();
     WORLD.set(World::default());

@@ -154,7 +154,7 @@ mod tests {
         crate::platform::native::reset();
         memory::forget();
         let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };
-        crate::state::init(Some(coppice_interface::CanisterArg::Init(init))).unwrap();
+        crate::state::init(&init).unwrap();
         assert_eq!(memory::max_pages(), 40_000);
         let change = ConfigChange { max_stable_pages: Some(50_000), ..ConfigChange::default() };
         crate::state::mutate(|state| state.set_config("set_config", &change)).unwrap();

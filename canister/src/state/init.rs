@@ -10,7 +10,7 @@ use crate::{logs, memory, places, platform};
 use coppice_chain::ChainStore;
 use coppice_chain::export::Exporters;
 use coppice_chain::pruning::Pruner;
-use coppice_interface::{CanisterArg, Grant, ProblemCode, Role};
+use coppice_interface::{ConfigChange, Grant, InitArg, ProblemCode, Role};
 use coppice_storage::Space;
 use coppice_storage::blob::BlobStore;
 use std::mem::replace;
@@ -20,13 +20,8 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// A sentence: the argument is wrong, or memory was refused.
-pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
-    let arg = match arg {
-        None => coppice_interface::InitArg::default(),
-        Some(CanisterArg::Init(arg)) => arg,
-        Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
-    };
-    let config = config::new(&arg).map_err(|error| error.to_string())?;
+pub fn init(arg: &InitArg) -> Result<(), String> {
+    let config = config::new(arg).map_err(|error| error.to_string())?;
     let mut roles = Roles::default();
     let admins = arg.admins.clone().unwrap_or_default();
     let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer), (&admins, Role::Admin)];
@@ -52,7 +47,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence: the argument is wrong, or a cell was not written by this code. The upgrade is then undone.
-pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
+pub fn upgrade(change: Option<&ConfigChange>) -> Result<(), String> {
     let cells = Rc::new(memory::space(places::CELLS)?);
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
@@ -66,8 +61,8 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
         mutate(State::save_config);
     }
     read(|state| platform::set_certified_data(&state.chain.state().certified));
-    let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
-    mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| error.to_string())?;
+    let Some(change) = change else { return Ok(()) };
+    mutate(|state| state.set_config("canister_post_upgrade", change)).map_err(|error| error.to_string())?;
     Ok(())
 }
 

@@ -56,6 +56,7 @@ mod tests {
     use crate::platform::native;
     use crate::state::{self, mutate, read};
     use crate::{memory, places};
+    use coppice_interface::InitArg;
     use coppice_storage::KEY;
     use serde_bytes::ByteBuf;
 
@@ -68,7 +69,7 @@ mod tests {
         native::reset();
         memory::forget();
         native::with(|world| world.hash_key = None);
-        state::init(None).unwrap();
+        state::init(&InitArg::default()).unwrap();
     }
 
     fn hash() -> u64 {

@@ -17,13 +17,16 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
 }
 
 pub fn append_block(block: AppendBlock) -> Result<(), AppendError> {
-    counted(Hot::AppendBlock, || {
-        message(|state| {
-            let admission = state.admission();
-            state.chain.append(&mut state.blobs, &block, &admission, time_secs())
-        })
-        .inspect_err(tally::refused)
+    counted(Hot::AppendBlock, || append(&block))
+}
+
+/// Appends a block that another canister or this one has made.
+pub fn append(block: &AppendBlock) -> Result<(), AppendError> {
+    message(|state| {
+        let admission = state.admission();
+        state.chain.append(&mut state.blobs, block, &admission, time_secs())
     })
+    .inspect_err(tally::refused)
 }
 
 pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
@@ -133,7 +136,7 @@ mod tests {
         let producer = Principal::from_slice(&[1]);
         native::with(|world| (world.caller, world.controllers) = (producer, vec![producer]));
         let init = InitArg { producers: vec![producer], ..InitArg::default() };
-        state::init(Some(CanisterArg::Init(init))).unwrap();
+        state::init(&init).unwrap();
         mutate(daemon::start);
     }
 

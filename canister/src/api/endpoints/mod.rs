@@ -1,5 +1,5 @@
-//! Endpoints, one file per area, and their exports: the platform calls an export, which checks the caller, decodes the argument, calls the
-//! endpoint and encodes the reply.
+//! Endpoints, one file per area, and the calls of them: a call checks the caller, decodes the argument, calls the endpoint and encodes the
+//! reply. A canister exports the calls that it has ([`export!`](crate::export)).
 //!
 //! The interface crate declares and documents the methods.
 #![allow(missing_docs)]
@@ -40,23 +40,19 @@ fn query<A, R: CandidType>(roles: &[Role], decode: fn(&[u8]) -> Result<A, String
     platform::answer(args.map(|args| wire::encode(run(args))));
 }
 
-macro_rules! export {
-    ($($area:ident { $($methods:tt)* })*) => { $(export!(@area $area { $($methods)* });)* };
-    (@area utxo $methods:tt) => { #[cfg(feature = "records")] export! { @all utxo $methods } };
-    (@area records $methods:tt) => { #[cfg(feature = "records")] export! { @all records $methods } };
-    (@area deletion $methods:tt) => { #[cfg(feature = "records")] export! { @all deletion $methods } };
-    (@area $area:ident $methods:tt) => { export! { @all $area $methods } };
+macro_rules! calls {
+    ($($area:ident { $($methods:tt)* })*) => { $(calls!(@area $area { $($methods)* });)* };
+    (@area utxo $methods:tt) => { #[cfg(feature = "records")] calls! { @all utxo $methods } };
+    (@area records $methods:tt) => { #[cfg(feature = "records")] calls! { @all records $methods } };
+    (@area deletion $methods:tt) => { #[cfg(feature = "records")] calls! { @all deletion $methods } };
+    (@area $area:ident $methods:tt) => { calls! { @all $area $methods } };
     (@all $area:ident {
         $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
     }) => {
-        $(const _: () = {
-            #[cfg_attr(target_family = "wasm", unsafe(export_name = concat!("canister_", stringify!($kind), " ", stringify!($name))))]
-            #[cfg_attr(not(target_family = "wasm"), unsafe(export_name = concat!("canister_", stringify!($kind), ".", stringify!($name))))]
-            extern "C" fn export() {
-                let run = |($($arg,)*): ($($type,)*)| -> export!(@reply $answer $(, $error)?) { $area::$name($($arg),*) };
-                $kind(coppice_interface::access::$roles, export!(@decode $name), run);
-            }
-        };)*
+        $(pub fn $name() {
+            let run = |($($arg,)*): ($($type,)*)| -> calls!(@reply $answer $(, $error)?) { super::$area::$name($($arg),*) };
+            $kind(coppice_interface::access::$roles, calls!(@decode $name), run);
+        })*
     };
     (@reply $answer:ty) => { $answer };
     (@reply $answer:ty, $error:ty) => { Result<$answer, $error> };
@@ -69,4 +65,10 @@ macro_rules! export {
     (@decode http_request) => { wire::read_http };
     (@decode $name:ident) => { wire::read };
 }
-methods!(export);
+
+/// The calls, one for each method. Each is the body of an export.
+pub mod calls {
+    use super::*;
+
+    methods!(calls);
+}

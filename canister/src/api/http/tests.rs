@@ -11,7 +11,7 @@ fn new() {
     memory::forget();
     crate::logs::forget();
     native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
-    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    state::init(&InitArg::default()).unwrap();
 }
 
 /// Installs a canister with a producer, marked as set up.

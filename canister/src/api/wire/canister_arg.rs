@@ -16,13 +16,21 @@ use std::io::Cursor;
 const LONGEST_TYPE: usize = 60;
 
 /// Decodes the argument of an installation. Traps unless it is absent, or each field of it is understood.
-pub fn of_init(bytes: Vec<u8>) -> Option<CanisterArg> {
-    read(&bytes, true).unwrap_or_else(|why| platform::trap(&format!("install: {why}")))
+pub fn of_init(bytes: Vec<u8>) -> InitArg {
+    let arg = read(&bytes, true).and_then(|arg| match arg {
+        None => Ok(InitArg::default()),
+        Some(CanisterArg::Init(arg)) => Ok(arg),
+        Some(CanisterArg::Upgrade(_)) => Err("a new canister takes `Init`, not `Upgrade`".into()),
+    });
+    arg.unwrap_or_else(|why| platform::trap(&format!("install: {why}")))
 }
 
-/// Decodes the argument of an upgrade. Traps unless it is absent, an `Init` of any kind, or each field of it is understood.
-pub fn of_upgrade(bytes: Vec<u8>) -> Option<CanisterArg> {
-    read(&bytes, false).unwrap_or_else(|why| platform::trap(&format!("upgrade: {why}")))
+/// Decodes the argument of an upgrade. Traps unless it is absent, an `Init` of any kind, which is ignored, or each field of it is understood.
+pub fn of_upgrade(bytes: Vec<u8>) -> Option<ConfigChange> {
+    match read(&bytes, false).unwrap_or_else(|why| platform::trap(&format!("upgrade: {why}"))) {
+        Some(CanisterArg::Upgrade(change)) => change,
+        None | Some(CanisterArg::Init(_)) => None,
+    }
 }
 
 fn read(bytes: &[u8], installs: bool) -> Result<Option<CanisterArg>, String> {
@@ -50,7 +58,7 @@ fn read(bytes: &[u8], installs: bool) -> Result<Option<CanisterArg>, String> {
         }
         Some(CanisterArg::Init(_)) if installs => ("Init", InitArg::ty()),
         Some(CanisterArg::Upgrade(_)) if !installs => ("Upgrade", Option::<ConfigChange>::ty()),
-        // The state refuses an installation with `Upgrade`, and ignores `Init` in an upgrade.
+        // `of_init` refuses `Upgrade`, and `of_upgrade` ignores `Init`.
         Some(_) => return Ok(arg),
     };
     compare(&types, &chosen(&types, argument, payload.0)?, &payload.1, payload.0)?;

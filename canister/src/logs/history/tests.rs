@@ -3,7 +3,7 @@ use crate::memory;
 use crate::operation::sampling;
 use crate::platform::{self, native};
 use crate::state::{self, mutate, read};
-use coppice_interface::{CanisterArg, InitArg, PrunePolicyArg};
+use coppice_interface::{InitArg, PrunePolicyArg};
 use coppice_storage::NS;
 
 /// The start of a half hour.
@@ -18,7 +18,7 @@ fn fresh() {
     memory::forget();
     crate::logs::forget();
     at(T);
-    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    state::init(&InitArg::default()).unwrap();
 }
 
 fn times(span: Span, now: u64) -> Vec<u64> {

@@ -3,7 +3,7 @@ use crate::memory;
 use crate::platform::meter::Hot;
 use crate::platform::native;
 use crate::state::{self, read};
-use coppice_interface::{CanisterArg, InitArg, UtxoBlockAssemblyState};
+use coppice_interface::{InitArg, UtxoBlockAssemblyState};
 
 fn grow(state: &mut State) {
     records::grow(state, platform::time_ns());
@@ -18,7 +18,7 @@ fn fresh() {
     memory::forget();
     logs::forget();
     cycles::forget();
-    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    state::init(&InitArg::default()).unwrap();
 }
 
 #[test]

@@ -20,7 +20,6 @@ mod sentences;
 use crate::platform;
 use crate::state::State;
 use crate::state::records::FED;
-pub use action::{Action, Command};
 use advice::advice;
 use coppice_chain::pruning::Due;
 use coppice_interface::text::duration;

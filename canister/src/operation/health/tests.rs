@@ -79,14 +79,14 @@ fn every_code_has_a_valid_command() {
 fn roles_and_set_up_as_meant_clear_the_setup_findings() {
     use crate::state;
     use candid::Principal;
-    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
+    use coppice_interface::{ConfigChange, Grant, InitArg, Role};
     let codes = || state::read(health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
     let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
     for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
         platform::native::reset();
         memory::forget();
         crate::logs::forget();
-        state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+        state::init(&InitArg::default()).unwrap();
         assert_eq!((codes(), state::read(health).healthy), (all.to_vec(), true));
         state::mutate(|state| {
             state.grant_role(Grant { principal: Principal::from_slice(&[7]), role: Role::BlobWorker })
@@ -133,11 +133,11 @@ fn severity_of_every_code_matches_the_manual() {
 fn low_cycles_are_reported_as_the_daemon_sees_them() {
     use crate::platform::native;
     use crate::state;
-    use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
+    use coppice_interface::{ConfigChange, Grant, InitArg, Role};
     native::reset();
     memory::forget();
     crate::logs::forget();
-    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    state::init(&InitArg::default()).unwrap();
     let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
     state::mutate(|state| state.grant_role(producer)).unwrap();
     let change = ConfigChange {
@@ -175,12 +175,12 @@ fn low_cycles_are_reported_as_the_daemon_sees_them() {
 #[test]
 fn unreadable_head_is_reported_until_replaced() {
     use crate::state;
-    use coppice_interface::{CanisterArg, InitArg};
+    use coppice_interface::InitArg;
     platform::native::reset();
     memory::forget();
     crate::logs::forget();
     platform::native::with(|world| world.time_ns = 1_700_000_000_000_000_000);
-    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+    state::init(&InitArg::default()).unwrap();
     let append = |number| {
         state::mutate(|state| {
             let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());

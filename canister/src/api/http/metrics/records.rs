@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(named.len() + own.len(), SERVICES.len());
         platform::native::reset();
         crate::memory::forget();
-        crate::state::init(None).unwrap();
+        crate::state::init(&coppice_interface::InitArg::default()).unwrap();
         let text = crate::state::read(|state| String::from_utf8(encode(state).unwrap()).unwrap());
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let (own, named): (Vec<&str>, Vec<&str>) = types.partition(|name| name.starts_with("coppice_"));
@@ -177,7 +177,7 @@ mod tests {
     fn every_service_metric_is_in_the_table() {
         platform::native::reset();
         crate::memory::forget();
-        crate::state::init(None).unwrap();
+        crate::state::init(&coppice_interface::InitArg::default()).unwrap();
         crate::state::read(|state| {
             let mut all = state.records.pruner.status(state.utxo_settings(), &state.records.deletions).metrics;
             all.extend(state.records.deletions.status().metrics);

@@ -1,0 +1,39 @@
+//! The Coppice canister: the library `ic_coppice` with all its methods.
+
+mod service;
+
+use coppice_interface::{ConfigChange, InitArg};
+use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade};
+use ic_coppice::{Coppice, Inspected, canister_arg};
+
+#[cfg(not(feature = "records"))]
+ic_coppice::export!(readers, operators, producers);
+#[cfg(feature = "records")]
+ic_coppice::export!(readers, operators, producers, records);
+
+#[init(decode_with = "canister_arg::of_init")]
+fn init(arg: InitArg) {
+    Coppice::init(&arg).unwrap_or_else(|why| ic_cdk::trap(format!("install: {why}")));
+}
+
+#[pre_upgrade]
+fn pre_upgrade() {
+    Coppice::pre_upgrade();
+}
+
+#[post_upgrade(decode_with = "canister_arg::of_upgrade")]
+fn post_upgrade(change: Option<ConfigChange>) {
+    Coppice::post_upgrade(change.as_ref()).unwrap_or_else(|why| ic_cdk::trap(format!("upgrade: {why}")));
+}
+
+/// Filters each ingress message before it costs anything.
+#[inspect_message]
+fn inspect_message() {
+    match Coppice::inspect(coppice_methods()) {
+        Inspected::Accepted => ic_cdk::api::accept_message(),
+        Inspected::Refused(why) => ic_cdk::trap(why),
+        Inspected::NotMine => {
+            ic_cdk::trap(format!("access denied: there is no method {}", ic_cdk::api::msg_method_name()))
+        }
+    }
+}
