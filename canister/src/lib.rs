@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `library`, `exports` | the functions for the canister that contains the library; the methods that it exports |
+//! | `library`, `exports`, `host` | the functions for the canister that contains the library, the *host*; the methods that it exports; its memories and labels |
 //! | `api` | access control, Candid encoding, endpoints, HTTP |
 //! | `operation` | timers, samples, health |
 //! | `state` | all that is persisted, opened once; what joins blocks and records |
@@ -15,10 +15,14 @@
 //! | `memory`, `places` | the one address space, and the places of the canister's own data in it |
 //! | `platform` | calls of the Internet Computer that `coppice_storage` does not make, with a native twin |
 
+// Without records, what only records use has no caller.
+#![cfg_attr(not(feature = "records"), allow(dead_code))]
+
 mod api;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod exports;
+mod host;
 #[cfg(test)]
 mod layouts;
 mod library;

@@ -2,9 +2,14 @@
 
 use crate::api::access::{self, Inspected};
 use crate::api::endpoints::blocks;
+use crate::host::{self, Digest, Route};
 use crate::operation::daemon;
 use crate::state::{self, State};
-use coppice_interface::{AppendBlock, AppendError, BlockHeader, ConfigChange, InitArg, ReadError};
+use coppice_interface::{
+    AppendBlock, AppendError, BlockHeader, ConfigChange, InitArg, ReadError, Rollback, RollbackError, TipCertificate,
+};
+use ic_certification::HashTree;
+use ic_stable_structures::Memory;
 
 /// A chain's blocks in the stable memory of the canister that contains this library. There is one chain in a canister.
 ///
@@ -52,6 +57,55 @@ impl Coppice {
     /// [`AppendError`]; nothing has changed.
     pub fn append(block: &AppendBlock) -> Result<(), AppendError> {
         blocks::append(block)
+    }
+
+    /// Checks what would refuse any next block: a rollback or an upload that is under way, missing cycles, the emergency mark, and in the first
+    /// seconds after an installation the hash key. A producer that waits while this fails makes no block in vain.
+    ///
+    /// # Errors
+    /// [`AppendError`], which says what holds the block back.
+    pub fn admission() -> Result<(), AppendError> {
+        state::read(|state| state.chain.check_next(&state.admission()))
+    }
+
+    /// Makes block `number` the head, for a reorg of any depth. The timer continues a rollback that one message does not end.
+    ///
+    /// # Errors
+    /// [`RollbackError`]; nothing has changed.
+    pub fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
+        blocks::roll_back(|state| state.roll_back_at_most(number, u64::MAX, false))
+    }
+
+    /// Returns the memory of a name, of up to 1 GiB, for a stable structure of the canister; makes it if there is none. Memory that a structure
+    /// gives up stays with its name. There are at most 16 memories, with names of 1 to 32 bytes.
+    ///
+    /// # Errors
+    /// A sentence: the name is wrong, there are 16 others, or neither [`init`](Self::init) nor [`post_upgrade`](Self::post_upgrade) was called.
+    pub fn memory(name: &str) -> Result<impl Memory + Clone, String> {
+        host::memory(name)
+    }
+
+    /// Certifies the digest of a tree of the canister's own under the path `host`, `label`; `None` removes the label. Never call
+    /// `certified_data_set`, because it removes what readers of the chain verify. An upgrade forgets the labels: certify each again in
+    /// `post_upgrade`.
+    ///
+    /// # Errors
+    /// A sentence: the label is not 1 to 32 bytes, or there are 16 others.
+    pub fn certify(label: &str, digest: Option<Digest>) -> Result<(), String> {
+        host::certify(label, digest)
+    }
+
+    /// Returns the certificate and the tree that prove what a label's tree shows, its other parts pruned; `None` in an update, and for a label
+    /// with another digest.
+    #[must_use]
+    pub fn witness(label: &str, tree: &HashTree) -> Option<TipCertificate> {
+        host::witness(label, tree)
+    }
+
+    /// Makes a function answer paths of `http_request`; Coppice answers those for which the function returns `None`. An upgrade forgets the
+    /// function. Responses are not certified.
+    pub fn route(route: Route) {
+        host::set_route(route);
     }
 
     /// Returns the header of the newest block.

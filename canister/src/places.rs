@@ -9,6 +9,10 @@ pub const CELLS: u8 = 0;
 pub const AUDIT_RINGS: [u8; 3] = [9, 10, 11];
 /// Space of the lines of the log.
 pub const LOG_LINES: u8 = 12;
+/// The first of the spaces of the host's memories.
+pub const HOST_SPACES: u8 = 48;
+/// Maximum number of the host's memories.
+pub const HOST_SPACES_LEN: u8 = 16;
 /// The first of the bench's spaces, which have other data structures.
 #[cfg(feature = "bench")]
 pub const BENCH: u8 = 32;
@@ -19,6 +23,10 @@ pub const HEADER: Header = Header { name: "cells", magic: *b"CPCE", version: 3 }
 pub const KEY: u64 = 64;
 /// The settings and the roles, as CBOR after its length; up to 64 KiB.
 pub const CONFIG: u64 = 65_536;
+/// The names of the host's memories, as CBOR after their length; up to 4 KiB.
+pub const HOST: u64 = 172_032;
+/// Bytes of the cell of these names.
+pub const HOST_LEN: usize = 4_096;
 /// The header of the audit log.
 pub const AUDIT: u64 = 184_320;
 /// Data of the history besides its samples; up to 2 KiB. The header of the log shares its page.
@@ -74,6 +82,8 @@ mod tests {
     fn no_two_cells_and_no_two_spaces_have_the_same_place() {
         let mut spaces = [&[CELLS, LOG_LINES][..], &AUDIT_RINGS, &chain::SPACES, &records::SPACES].concat();
         let number = spaces.len();
+        spaces.extend((0..HOST_SPACES_LEN).map(|number| HOST_SPACES + number));
+        let number = number + usize::from(HOST_SPACES_LEN);
         spaces.sort_unstable();
         spaces.dedup();
         assert_eq!(spaces.len(), number);
@@ -82,6 +92,7 @@ mod tests {
             (0, HEADER_LEN as u64),
             (KEY, 64),
             (CONFIG, 65_536),
+            (HOST, HOST_LEN as u64),
             (AUDIT, 4_096),
             (HISTORY, 2_048),
             (LOG, 2_048),

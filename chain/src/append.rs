@@ -50,7 +50,7 @@ impl ChainStore {
         draft.check_entries(&index)?;
         check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
         verify()?;
-        self.admit(&draft, admission)?;
+        self.admit(draft.number, admission)?;
 
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
@@ -145,8 +145,20 @@ impl ChainStore {
         }
     }
 
-    /// Checks the hash key, the cycles, the capacity and the block number limit for the next block.
-    pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
+    /// Checks what would refuse any next block: a rollback, an upload, a reset, the hash key, the cycles, the capacity.
+    ///
+    /// # Errors
+    /// The refusal of the block.
+    pub fn check_next(&self, admission: &Admission) -> Result<(), AppendError> {
+        if let Some(to) = self.state.rollback_to {
+            return Err(AppendError::RollbackUnderway { to });
+        }
+        self.check_no_upload_or_reset(admission)?;
+        self.admit(self.state.next, admission)
+    }
+
+    /// Checks the hash key, the cycles, the capacity and the block number limit for the block of a number.
+    pub(super) fn admit(&self, number: u64, admission: &Admission) -> Result<(), AppendError> {
         if !self.index.is_keyed() {
             return Err(NotReady.into());
         }
@@ -156,7 +168,7 @@ impl ChainStore {
         if let Some(held_by) = &admission.exhausted {
             return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
         }
-        if self.state.started && self.state.counted(draft.number) >= MAX_SPAN {
+        if self.state.started && self.state.counted(number) >= MAX_SPAN {
             return Err(AppendError::NoMemory(NoMemory::OutOfSpace));
         }
         Ok(())

@@ -3,13 +3,16 @@
 //! ```text
 //!        ┌─ "coppice"            first block u64 ‖ seal before it ‖ resets u64 ‖ rolled-back blocks u64, big-endian
 //!   fork ┤
-//!   │    └─ "http_expr"          for gateways (`canister/src/api/certified.rs`)
+//!   │    │    ┌─ "host"          labels of the canister that contains the library, each with a tree of its own
+//!   │    └ fork
+//!   │         └─ "http_expr"     for gateways (`canister/src/api/certified.rs`)
 //! fork = certified data
 //!   │    ┌─ "last_block_hash"    the head's seal
 //!   fork ┤
 //!        └─ "last_block_index"   the head's number, LEB128
 //! ```
-//! The labels of the head are those of ICRC-3. A label whose seal is unknown is absent; so are those of the head of an empty chain.
+//! The labels of the head are those of ICRC-3. A label whose seal is unknown is absent; so are those of the head of an empty chain, and
+//! `host` in a canister that certifies nothing of its own.
 
 use super::store::ChainStore;
 use coppice_interface::seals::Seal;
@@ -26,6 +29,7 @@ pub const HTTP: Digest = [
 ];
 
 const OWN: &str = "coppice";
+const HOST: &str = "host";
 const LAST_HASH: &str = "last_block_hash";
 const LAST_INDEX: &str = "last_block_index";
 /// Bytes of the leaf `coppice`.
@@ -38,6 +42,8 @@ pub struct Labels {
     own: Option<[u8; OWN_LEN]>,
     /// The head's number and seal.
     last: Option<(u64, Seal)>,
+    /// Digest of the part under `host`, its label included; zeros for none.
+    host: Digest,
 }
 
 /// The certified labels, and the digests of the two parts if they were computed since the canister started.
@@ -56,6 +62,10 @@ impl Labels {
         self.last.map(|(number, seal)| {
             fork_digest(labeled_digest(LAST_HASH, &seal), labeled_digest(LAST_INDEX, &leb128(number)))
         })
+    }
+
+    fn host_part(&self) -> Option<Digest> {
+        Some(self.host).filter(|host| *host != [0; 32])
     }
 
     /// Returns the parts of the tree with their values.
@@ -99,7 +109,11 @@ fn leb128(mut number: u64) -> Vec<u8> {
 }
 
 /// Joins the parts of the tree.
-fn join<T>([own, last]: [Option<T>; 2], http: T, fork: impl Fn(T, T) -> T) -> T {
+fn join<T>([own, last]: [Option<T>; 2], host: Option<T>, http: T, fork: impl Fn(T, T) -> T) -> T {
+    let http = match host {
+        Some(host) => fork(host, http),
+        None => http,
+    };
     let first = match own {
         Some(own) => fork(own, http),
         None => http,
@@ -122,7 +136,7 @@ impl ChainStore {
             own[48..].copy_from_slice(&self.rollbacks.count().to_be_bytes());
             own
         });
-        Labels { own, last: state.head().zip(state.seal) }
+        Labels { own, last: state.head().zip(state.seal), host: state.host }
     }
 
     /// Takes over what was certified before an upgrade.
@@ -144,7 +158,7 @@ impl ChainStore {
         let own = known(labels.own == before.labels.own, 0).unwrap_or_else(|| labels.own_digest());
         let last = known(labels.last == before.labels.last, 1).unwrap_or_else(|| labels.last_digest());
         self.certified = Certified { labels, digests: Some([own, last]) };
-        self.state.certified = join([own, last], HTTP, fork_digest);
+        self.state.certified = join([own, last], labels.host_part(), HTTP, fork_digest);
         self.save();
         self.saved.set(false);
         Some(self.state.certified)
@@ -154,13 +168,29 @@ impl ChainStore {
     pub fn http_witness(&self, http: HashTree) -> HashTree {
         let Certified { labels, digests } = &self.certified;
         let digests = digests.unwrap_or_else(|| [labels.own_digest(), labels.last_digest()]);
-        join(digests.map(|digest| digest.map(pruned)), http, fork)
+        join(digests.map(|digest| digest.map(pruned)), labels.host_part().map(pruned), http, fork)
+    }
+
+    /// Sets the tree under `host`, which the certified data include from then on; `None` removes it.
+    pub fn set_host(&mut self, tree: Option<&HashTree>) {
+        let digest = tree.map_or([0; 32], |tree| labeled(HOST, pruned(tree.digest())).digest());
+        if digest != self.state.host {
+            self.state.host = digest;
+            self.save();
+        }
+    }
+
+    /// The tree that proves what is under `host`; `tree` is that part of the tree, with the same digest as in [`set_host`](Self::set_host).
+    pub fn host_witness(&self, tree: HashTree) -> HashTree {
+        let Certified { labels, digests } = &self.certified;
+        let digests = digests.unwrap_or_else(|| [labels.own_digest(), labels.last_digest()]);
+        join(digests.map(|digest| digest.map(pruned)), Some(labeled(HOST, tree)), pruned(HTTP), fork)
     }
 
     /// The tree that proves the labels of the chain; `http` is the part under `http_expr`, which is left out if no label is absent.
     pub fn head_witness(&self, http: impl FnOnce() -> HashTree) -> HashTree {
         let parts = self.certified.labels.parts();
         let http = if parts.iter().all(Option::is_some) { pruned(HTTP) } else { http() };
-        join(parts, http, fork)
+        join(parts, self.certified.labels.host_part().map(pruned), http, fork)
     }
 }

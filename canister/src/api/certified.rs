@@ -42,9 +42,17 @@ pub fn headers(chain: &ChainStore) -> Vec<(String, String)> {
 
 /// Returns the certificate of the head; `None` in an update call.
 pub fn head(chain: &ChainStore) -> Option<TipCertificate> {
+    proof(|| chain.head_witness(http))
+}
+
+/// Returns the certificate of the host's part, whose tree is given; `None` in an update call.
+pub fn host(chain: &ChainStore, tree: HashTree) -> Option<TipCertificate> {
+    proof(|| chain.host_witness(tree))
+}
+
+fn proof(tree: impl FnOnce() -> HashTree) -> Option<TipCertificate> {
     let certificate = platform::data_certificate()?;
-    let tree = chain.head_witness(http);
-    let hash_tree = cbor::write_onto(Vec::new(), &tree)
+    let hash_tree = cbor::write_onto(Vec::new(), &tree())
         .unwrap_or_else(|why| platform::trap(&format!("the tree of the certified data: {why}")));
     Some(TipCertificate { certificate: ByteBuf::from(certificate), hash_tree: ByteBuf::from(hash_tree) })
 }

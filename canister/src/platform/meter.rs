@@ -19,6 +19,7 @@ macro_rules! hot {
         }
 
         /// All counted methods and timers, in order.
+        #[cfg(any(test, feature = "bench"))]
         pub const HOT_ALL: [Hot; HOT] = [$(Hot::$hot),*];
         /// Names of the hot methods, in order: a label of the metrics.
         pub const NAMES: [&str; HOT] = [$($name),*];

@@ -215,21 +215,24 @@ impl State {
     /// # Errors
     /// [`RollbackError`]; nothing has changed.
     pub fn rollback_to(&mut self, number: u64, incomplete: bool) -> Result<Rollback, RollbackError> {
-        let by_admin = self.caller_is(Role::Admin);
-        let step = |state: &mut Self| {
-            state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
-            if !by_admin {
-                state.chain.check_depth(number, state.config.max_rollback_blocks)?;
-            }
-            state.check_complete(number, incomplete && by_admin)?;
-            Ok(state.roll_back(number))
-        };
-        if !by_admin {
-            return step(self);
+        if !self.caller_is(Role::Admin) {
+            return self.roll_back_at_most(number, self.config.max_rollback_blocks, false);
         }
+        let step = |state: &mut Self| state.roll_back_at_most(number, u64::MAX, incomplete);
         let argument = if incomplete { format!("{number}, incomplete") } else { number.to_string() };
         let shown = |state: &Self| [state.shown_chain(), state.shown_applying()].concat();
         self.noting("rollback_to", argument, shown, step)
+    }
+
+    /// As [`rollback_to`](Self::rollback_to), of at most `most` blocks.
+    ///
+    /// # Errors
+    /// [`RollbackError`]; nothing has changed.
+    pub fn roll_back_at_most(&mut self, number: u64, most: u64, incomplete: bool) -> Result<Rollback, RollbackError> {
+        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
+        self.chain.check_depth(number, most)?;
+        self.check_complete(number, incomplete)?;
+        Ok(self.roll_back(number))
     }
 
     /// Carries out a rollback after its checks.

@@ -31,6 +31,9 @@ pub fn init(arg: &InitArg) -> Result<(), String> {
         }
     }
     let cells = Rc::new(memory::space(places::CELLS)?);
+    if !cells.is_empty() {
+        return Err("stable memory contains a chain already; an upgrade opens it".into());
+    }
     cells.reserve(places::END).map_err(|error| error.to_string())?;
     cells.write_header(0, &places::HEADER);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;

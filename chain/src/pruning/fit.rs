@@ -18,7 +18,7 @@ pub fn check_target(config: &Config, target_bytes: u64) -> Result<(), BadArgumen
     }
     let &Config { max_stable_pages: pages, .. } = config;
     let why = format!(
-        "{target_bytes} bytes do not fit below max_stable_pages ({pages}){}: {} at most{}",
+        "{target_bytes} bytes do not fit below max_stable_pages ({pages}){}: at most {}{}",
         beside(config),
         greatest(config),
         or_raise(config, target_bytes)
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(check_target(&config, most), Ok(()));
             let refused = check_target(&config, most + MIB).unwrap_err();
             assert_eq!(refused.field, "target_bytes");
-            assert_eq!(number_after(&refused.why, "): "), most, "{}", refused.why);
+            assert_eq!(number_after(&refused.why, ": at most "), most, "{}", refused.why);
             if pages < MAX_STABLE_PAGES {
                 let least = number_after(&refused.why, "raise max_stable_pages to ");
                 let raised = |max_stable_pages| Config { max_stable_pages, ..config.clone() };
@@ -126,7 +126,7 @@ mod tests {
         let old = config(9_073, 10 * MIB);
         let refused = check_caps(&old, &config(4_000, 10 * MIB), target).unwrap_err();
         assert_eq!(refused.field, "max_stable_pages");
-        let least = number_after(&refused.why, "): ");
+        let least = number_after(&refused.why, ": at least ");
         assert_eq!(check_caps(&old, &config(least, 10 * MIB), target), Ok(()));
         assert!(check_caps(&old, &config(least - 1, 10 * MIB), target).is_err());
         let lower = number_after(&refused.why, "to ");
@@ -134,7 +134,7 @@ mod tests {
 
         let refused = check_caps(&old, &config(9_073, 500 * MIB), target).unwrap_err();
         assert_eq!(refused.field, "max_utxo_bytes");
-        let most = number_after(&refused.why, "): ");
+        let most = number_after(&refused.why, ": at most ");
         assert_eq!(check_caps(&old, &config(9_073, most), target), Ok(()));
         assert!(check_caps(&old, &config(9_073, most + 1), target).is_err());
         assert_eq!(check_caps(&old, &old, 10_000 * MIB), Ok(()), "the call changes no cap");

@@ -61,7 +61,7 @@ use std::rc::Rc;
 const CELL: Cell = Cell {
     at: places::PRUNE,
     capacity: 16 << 10,
-    header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 3 },
+    header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 4 },
 };
 
 /// Policy and progress.

@@ -9,7 +9,7 @@
 //!       15 of `numbers!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
 //!       1 rollback's target + 1   6 of the reset   1 one above the highest head
 //!       4 × 5 of the hashes of the head and of the oldest block's parent, and of the seals of the two: length + 1, 0 for unknown; 32 bytes
-//!       4 of the certified data, 0: never computed
+//!       4 of the certified data, 0: never computed   4 of the host's part of them, 0: none
 //!       checksum u32
 //! ```
 
@@ -29,7 +29,7 @@ pub use reset::Reset;
 pub use sweep::Sweep;
 pub use transit::{Transit, Way};
 
-const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 4 };
+const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 5 };
 const WORDS: usize = 15;
 const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
@@ -37,7 +37,8 @@ const RESET: usize = ROLLBACK + 1;
 const HIGHEST: usize = RESET + Reset::WORDS;
 const HASHES: usize = HIGHEST + 1;
 const CERTIFIED: usize = HASHES + 4 * HASH_WORDS;
-const END: usize = HEADER + 8 * (CERTIFIED + 4);
+const HOST: usize = CERTIFIED + 4;
+const END: usize = HEADER + 8 * (HOST + 4);
 const BYTES: usize = END + CHECKSUM;
 const HASH_WORDS: usize = 5;
 const HEADER: usize = 8;
@@ -98,6 +99,8 @@ pub struct ChainState {
     pub seal_before: Option<Seal>,
     /// The certified data (`certified.rs`); zeros if they were never computed.
     pub certified: [u8; 32],
+    /// Digest of the host's part of the certified data; zeros if there is none.
+    pub host: [u8; 32],
 }
 
 /// Lists the first words of the cell, in order.
@@ -156,6 +159,7 @@ impl ChainState {
             seal: seal(HASHES + 2 * HASH_WORDS),
             seal_before: seal(HASHES + 3 * HASH_WORDS),
             certified: array_at(&bytes, HEADER + 8 * CERTIFIED),
+            host: array_at(&bytes, HEADER + 8 * HOST),
             ..Self::default()
         };
         state.set_numbers(std::array::from_fn(word));
@@ -187,7 +191,8 @@ impl ChainState {
                 place[8..].copy_from_slice(&hash.bytes);
             }
         }
-        bytes[HEADER + 8 * CERTIFIED..END].copy_from_slice(&self.certified);
+        bytes[HEADER + 8 * CERTIFIED..HEADER + 8 * HOST].copy_from_slice(&self.certified);
+        bytes[HEADER + 8 * HOST..END].copy_from_slice(&self.host);
         checksum::put(&mut bytes);
         cells.write(places::CHAIN, &bytes);
     }
@@ -267,6 +272,7 @@ mod tests {
             seal: Some([8; 32]),
             seal_before: None,
             certified: [9; 32],
+            host: [10; 32],
         };
         state.save(&cells);
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
@@ -287,11 +293,12 @@ mod tests {
             0x0707_0707_0707_0707,
         ]);
         expected.extend([1, 0, 0, 0, 0]);
-        // A seal, an unknown one, and the certified data.
+        // A seal, an unknown one, the certified data, and the host's part of them.
         expected.push(33);
         expected.extend([0x0808_0808_0808_0808; 4]);
         expected.extend([0; 5]);
         expected.extend([0x0909_0909_0909_0909; 4]);
+        expected.extend([0x0A0A_0A0A_0A0A_0A0A; 4]);
         assert_eq!(words, expected);
         assert_eq!(ChainState::load(&cells), Ok(state));
         // A flipped bit, another version and an unknown way are refused.

@@ -94,7 +94,7 @@ impl ChainStore {
         admission: &Admission,
     ) -> Result<(), UploadError> {
         self.standing(draft)?;
-        self.admit(draft, admission)?;
+        self.admit(draft.number, admission)?;
         draft.check_entries(index)?;
         let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
         let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);

@@ -118,7 +118,7 @@ impl ChainStore {
             return Ok(self.progress(&open));
         }
         self.check_no_upload_or_reset(admission)?;
-        self.admit(&draft, admission)?;
+        self.admit(draft.number, admission)?;
         self.pass_damaged_tail(blobs);
 
         let upload = Upload { draft, by, chunk_size: block.chunk_size, touched: now };

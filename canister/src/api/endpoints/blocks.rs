@@ -56,8 +56,13 @@ pub fn abort_block(number: u64) -> Result<bool, UploadError> {
 }
 
 pub fn rollback_to(number: u64, incomplete: Option<bool>) -> Result<Rollback, RollbackError> {
+    roll_back(|state| state.rollback_to(number, incomplete == Some(true)))
+}
+
+/// Rolls back and arms the daemon, which continues the rollback.
+pub fn roll_back<T>(run: impl FnOnce(&mut State) -> T) -> T {
     message(|state| {
-        let rolled_back = state.rollback_to(number, incomplete == Some(true));
+        let rolled_back = run(state);
         daemon::arm(state);
         rolled_back
     })

@@ -1,9 +1,13 @@
 //! Endpoint for HTTP gateways.
 
 use crate::api::http;
+use crate::host;
 use crate::state::read;
 use coppice_interface::{HttpRequest, HttpResponse};
 
 pub fn http_request(request: HttpRequest) -> HttpResponse {
-    read(|state| http::respond(state, &request))
+    match host::answer(&request) {
+        Some(answer) => read(|state| http::certified(state, answer)),
+        None => read(|state| http::respond(state, &request)),
+    }
 }

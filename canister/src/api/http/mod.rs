@@ -69,5 +69,11 @@ pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
     }
 }
 
+/// Adds the headers of the certification to the host's response.
+pub fn certified(state: &State, mut response: HttpResponse) -> HttpResponse {
+    response.headers.extend(certified::headers(&state.chain));
+    response
+}
+
 #[cfg(test)]
 mod tests;
