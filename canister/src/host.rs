@@ -30,13 +30,15 @@ pub const MAX_NAME: usize = 32;
 /// Maximum number of labels.
 const MAX_LABELS: usize = 16;
 
+/// A memory of the host.
+pub type Memory = Rc<Space>;
 /// Digest of a label's tree.
 pub type Digest = [u8; 32];
 /// A function that answers a request for a path of the host, or returns `None`.
 pub type Route = fn(&HttpRequest) -> Option<HttpResponse>;
 
 thread_local! {
-    static MEMORIES: RefCell<BTreeMap<String, Rc<Space>>> = const { RefCell::new(BTreeMap::new()) };
+    static MEMORIES: RefCell<BTreeMap<String, Memory>> = const { RefCell::new(BTreeMap::new()) };
     static LABELS: RefCell<BTreeMap<String, Digest>> = const { RefCell::new(BTreeMap::new()) };
     static ROUTE: Cell<Option<Route>> = const { Cell::new(None) };
 }
@@ -52,7 +54,7 @@ fn check_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence: the name is empty or too long, all [`places::HOST_SPACES_LEN`] memories have other names, or the chain is not opened yet.
-pub fn memory(name: &str) -> Result<Rc<Space>, String> {
+pub fn memory(name: &str) -> Result<Memory, String> {
     if let Some(memory) = MEMORIES.with_borrow(|memories| memories.get(name).cloned()) {
         return Ok(memory);
     }

@@ -46,4 +46,5 @@ pub use api::endpoints::calls;
 #[doc(hidden)]
 pub use api::wire::canister_arg;
 pub use coppice_interface as interface;
+pub use host::{Digest, Memory, Route};
 pub use library::Coppice;

@@ -1,15 +1,15 @@
 //! Coppice in a canister of its own or of somebody else: the functions that the canister's hooks and its own methods call.
 
 use crate::api::access::{self, Inspected};
-use crate::api::endpoints::blocks;
-use crate::host::{self, Digest, Route};
+use crate::api::endpoints::{blocks, prune};
+use crate::host::{self, Digest, Memory, Route};
 use crate::operation::daemon;
 use crate::state::{self, State};
 use coppice_interface::{
-    AppendBlock, AppendError, BlockHeader, ConfigChange, InitArg, ReadError, Rollback, RollbackError, TipCertificate,
+    AppendBlock, AppendError, BlockHeader, ConfigChange, InitArg, PruneError, PrunePolicyArg, PrunePolicyChange,
+    ReadError, Rollback, RollbackError, TipCertificate,
 };
 use ic_certification::HashTree;
-use ic_stable_structures::Memory;
 
 /// A chain's blocks in the stable memory of the canister that contains this library. There is one chain in a canister.
 ///
@@ -59,6 +59,14 @@ impl Coppice {
         blocks::append(block)
     }
 
+    /// Changes the policy of pruning, as `set_prune_policy` does.
+    ///
+    /// # Errors
+    /// `BadArgument`; nothing has changed.
+    pub fn set_policy(change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
+        prune::change_policy(change)
+    }
+
     /// Checks what would refuse any next block: a rollback or an upload that is under way, missing cycles, the emergency mark, and in the first
     /// seconds after an installation the hash key. A producer that waits while this fails makes no block in vain.
     ///
@@ -81,7 +89,7 @@ impl Coppice {
     ///
     /// # Errors
     /// A sentence: the name is wrong, there are 16 others, or neither [`init`](Self::init) nor [`post_upgrade`](Self::post_upgrade) was called.
-    pub fn memory(name: &str) -> Result<impl Memory + Clone, String> {
+    pub fn memory(name: &str) -> Result<Memory, String> {
         host::memory(name)
     }
 

@@ -132,7 +132,8 @@ fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed
     assert_eq!(coppice.chain().len(), 2);
     // The target that the message names suffices, and 1 MiB less does not.
     let message = raised().expect("the problem is raised").message;
-    let needed: u64 = message.rsplit_once("target_bytes of at least ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+    let needed: u64 =
+        message.rsplit_once("target_bytes of at least ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
     let set = |target| coppice.set_policy(PrunePolicyArg { target_bytes: Some(target), ..Default::default() }).unwrap();
     set(needed - (1 << 20));
     assert!(raised().is_some(), "{message}");

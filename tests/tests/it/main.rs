@@ -48,6 +48,7 @@ mod records_cap;
 mod refusals;
 mod reset;
 mod rollback;
+mod rollup;
 mod scripts;
 mod sequencer;
 mod shelf;

@@ -5,8 +5,12 @@ use crate::state::{mutate, read};
 use coppice_interface::*;
 
 pub fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
+    change_policy(&change)
+}
+
+pub fn change_policy(change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
     mutate(|state| {
-        let done = state.set_prune_policy(&change)?;
+        let done = state.set_prune_policy(change)?;
         daemon::arm_work(state);
         Ok(done)
     })

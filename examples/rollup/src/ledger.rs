@@ -1,0 +1,100 @@
+//! Ledger: balances of accounts, and payments that wait for their block, in memories of Coppice.
+
+use candid::{CandidType, Principal};
+use ic_certification::{AsHashTree, HashTree, RbTree};
+use ic_coppice::{Coppice, Memory};
+use ic_stable_structures::StableBTreeMap;
+use serde::{Deserialize, Serialize};
+
+/// Label of the certified balances.
+pub const BALANCES: &str = "balances";
+
+/// A payment.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Payment {
+    pub from: Principal,
+    pub to: Principal,
+    pub amount: u64,
+    /// The payer's balance after the payment to others.
+    pub left: u64,
+    /// Unix nanoseconds.
+    pub at: u64,
+}
+
+/// The balances and the waiting payments.
+pub struct Ledger {
+    balances: StableBTreeMap<Principal, u64, Memory>,
+    waiting: StableBTreeMap<u64, Vec<u8>, Memory>,
+    /// The balances as a tree of hashes: an account's bytes, and its balance, big-endian.
+    tree: RbTree<Vec<u8>, Vec<u8>>,
+}
+
+impl Ledger {
+    /// Opens the ledger, and certifies the balances.
+    pub fn open() -> Result<Self, String> {
+        let mut ledger = Self {
+            balances: StableBTreeMap::init(Coppice::memory("balances")?),
+            waiting: StableBTreeMap::init(Coppice::memory("waiting")?),
+            tree: RbTree::new(),
+        };
+        for entry in ledger.balances.iter() {
+            ledger.tree.insert(entry.key().as_slice().to_vec(), entry.value().to_be_bytes().to_vec());
+        }
+        ledger.certify();
+        Ok(ledger)
+    }
+
+    fn certify(&self) {
+        Coppice::certify(BALANCES, Some(self.tree.root_hash())).expect("the label is short, and there is one");
+    }
+
+    /// Returns an account's balance.
+    pub fn balance(&self, of: Principal) -> u64 {
+        self.balances.get(&of).unwrap_or_default()
+    }
+
+    fn set(&mut self, of: Principal, balance: u64) {
+        self.balances.insert(of, balance);
+        self.tree.insert(of.as_slice().to_vec(), balance.to_be_bytes().to_vec());
+    }
+
+    /// Moves money, and queues the payment. Returns the payment's number. The amounts were checked.
+    pub fn pay(&mut self, payment: Payment) -> u64 {
+        self.set(payment.from, payment.left);
+        let to = self.balance(payment.to);
+        self.set(payment.to, to + payment.amount);
+        self.certify();
+        let number = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.waiting.insert(number, candid::encode_one(&payment).expect("a payment can be encoded"));
+        number
+    }
+
+    /// Makes money.
+    pub fn mint(&mut self, to: Principal, amount: u64) -> Result<u64, String> {
+        let sum =
+            self.balances.values().try_fold(amount, u64::checked_add).ok_or("the sum of all balances is too large")?;
+        self.set(to, self.balance(to) + amount);
+        self.certify();
+        Ok(sum)
+    }
+
+    /// Returns the first waiting payments, encoded.
+    pub fn waiting(&self, most: usize) -> Vec<(u64, Vec<u8>)> {
+        self.waiting.iter().take(most).map(|entry| entry.into_pair()).collect()
+    }
+
+    /// Number of waiting payments.
+    pub fn len(&self) -> u64 {
+        self.waiting.len()
+    }
+
+    /// Removes payments that are in a block.
+    pub fn remove(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        numbers.into_iter().for_each(|number| drop(self.waiting.remove(&number)));
+    }
+
+    /// Returns the tree that shows an account's balance.
+    pub fn witness(&self, of: Principal) -> HashTree {
+        self.tree.witness(of.as_slice())
+    }
+}

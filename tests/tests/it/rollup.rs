@@ -1,0 +1,217 @@
+//! The example canister that contains Coppice: `examples/rollup`.
+
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, decode_one, encode_args, encode_one};
+use coppice_ic::Reject;
+use coppice_interface::methods::TABLE;
+use coppice_interface::{
+    ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
+};
+use coppice_tests::client::Answered;
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
+use coppice_tests::wasm;
+use ic_certification::{HashTree, LookupResult};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Payments of a full block.
+const PER_BLOCK: u64 = 100;
+
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Deserialize)]
+enum PayError {
+    Balance(u64),
+    Busy(String),
+}
+
+#[derive(Clone, Debug, CandidType, Deserialize)]
+struct Balance {
+    amount: u64,
+    proof: Option<TipCertificate>,
+}
+
+/// A rollup, and the client of the Coppice in it.
+struct Rollup(Coppice);
+
+impl Rollup {
+    /// A rollup in which the stranger has a million.
+    fn new() -> Self {
+        let ic = coppice_ic::ic();
+        let id = ic.create_canister(Who::Controller.principal());
+        let arg = InitArg {
+            log_class: Some(LOG_CLASS),
+            operators: vec![Who::Operator.principal()],
+            admins: Some(vec![Who::Controller.principal()]),
+            ..InitArg::default()
+        };
+        ic.install(id, wasm::example("coppice_rollup"), encode_one(arg).unwrap(), Who::Controller.principal());
+        let rollup = Self(Coppice { ic, id });
+        rollup.0.await_ready();
+        let sum: Result<u64, String> =
+            rollup.update(Who::Controller, "mint", (Who::Stranger.principal(), 1_000_000u64)).unwrap();
+        assert_eq!(sum, Ok(1_000_000));
+        rollup
+    }
+
+    fn update<R: CandidType + DeserializeOwned>(
+        &self,
+        who: Who,
+        method: &str,
+        args: impl ArgumentEncoder,
+    ) -> Result<R, Reject> {
+        let Coppice { ic, id } = &self.0;
+        Ok(decode_one(&ic.update(*id, who.principal(), method, encode_args(args).unwrap())?).unwrap())
+    }
+
+    fn query<R: CandidType + DeserializeOwned>(&self, method: &str, args: impl ArgumentEncoder) -> R {
+        let Coppice { ic, id } = &self.0;
+        let arg = encode_args(args).unwrap();
+        decode_one(&ic.query(*id, Who::Anonymous.principal(), method, arg).unwrap()).unwrap()
+    }
+
+    /// Pays from the stranger to the rival.
+    fn pay(&self, amount: u64) -> Result<u64, PayError> {
+        self.update(Who::Stranger, "pay", (Who::Rival.principal(), amount)).unwrap()
+    }
+
+    fn pay_each(&self, payments: u64) {
+        (0..payments).for_each(|_| assert!(self.pay(1).is_ok()));
+    }
+
+    fn balance(&self, of: Who) -> Balance {
+        self.query("balance", (of.principal(),))
+    }
+
+    /// Balances of the payer and the payee.
+    fn balances(&self) -> [u64; 2] {
+        [Who::Stranger, Who::Rival].map(|who| self.balance(who).amount)
+    }
+
+    fn waiting(&self) -> u64 {
+        self.query("waiting", ())
+    }
+
+    fn upgrade(&self) {
+        self.0.upgrade_to(wasm::example("coppice_rollup"), None).unwrap();
+    }
+
+    fn storage(&self) -> StorageStatus {
+        self.0.storage()
+    }
+}
+
+#[test]
+fn payments_become_blocks_with_receipts_and_keys() {
+    let rollup = Rollup::new();
+    assert_eq!(rollup.pay(1_000_001), Err(PayError::Balance(1_000_000)));
+    rollup.pay_each(PER_BLOCK + 1);
+    assert_eq!((rollup.0.head(), rollup.waiting(), rollup.balances()), (Some(1), 1, [999_899, 101]));
+    // The rest gets its block by the timer.
+    rollup.0.pass(6);
+    assert_eq!((rollup.0.head(), rollup.waiting()), (Some(2), 0));
+    let headers = rollup.0.anyone().get_block_headers(1, 2).answer().unwrap().headers;
+    assert_eq!(headers[1].parent_hash.as_ref(), Some(&headers[0].hash));
+    let account = Who::Rival.principal();
+    let found = rollup.0.find_all(account.as_slice(), 200);
+    assert_eq!((found.len(), found[0], found[100]), (101, (2, 0), (1, 0)));
+}
+
+#[test]
+fn canister_has_the_methods_of_its_sets_only() {
+    let rollup = Rollup::new();
+    let Coppice { ic, id } = &rollup.0;
+    Role::ALL.into_iter().filter(|role| *role != Role::Exporter).for_each(|role| rollup.0.grant(Who::Operator, role));
+    rollup.0.register(Who::Exporter);
+    for method in TABLE {
+        let caller = if method.roles == [Role::Exporter] { Who::Exporter } else { Who::Operator }.principal();
+        let argument = encode_args(()).unwrap();
+        let answer = match method.is_query {
+            true => ic.query(*id, caller, method.name, argument).map(drop),
+            false => ic.update(*id, caller, method.name, argument).map(drop),
+        };
+        let is_missing =
+            answer.is_err_and(|reject| reject.message.contains("no method") || reject.error_code == "IC0536");
+        let brings_blocks = method.area == "blocks" && !method.is_query;
+        assert_eq!(is_missing, method.is_of_records() || brings_blocks, "{}", method.name);
+    }
+}
+
+#[test]
+fn filter_decides_on_methods_of_coppice_and_the_canister_on_its_own() {
+    let rollup = Rollup::new();
+    let change = ConfigChange { open_queries: Some(true), ..ConfigChange::default() };
+    let denied = rollup.0.by(Who::Stranger).set_config(&change).try_answer().unwrap_err();
+    assert!(denied.message.contains("access denied") && denied.message.contains("Admin"), "{denied:?}");
+    assert_eq!(rollup.pay(1), Ok(0));
+    let sum: Result<u64, String> = rollup.update(Who::Stranger, "mint", (Who::Stranger.principal(), 1u64)).unwrap();
+    assert_eq!(sum, Err("only a controller may make money".into()));
+}
+
+#[test]
+fn balances_are_certified_with_the_chain_also_after_an_upgrade() {
+    let rollup = Rollup::new();
+    rollup.pay_each(PER_BLOCK);
+    for _ in 0..2 {
+        let account = Who::Rival.principal();
+        let proof = rollup.balance(Who::Rival).proof.unwrap();
+        let tree: HashTree = tree_of(&proof);
+        let path = [&b"host"[..], b"balances", account.as_slice()];
+        assert_eq!(tree.lookup_path(path), LookupResult::Found(&100u64.to_be_bytes()[..]));
+        let head = rollup.0.anyone().get_tip_certificate().answer().unwrap();
+        assert_eq!(tree_of(&head).digest(), tree.digest(), "one certified tree");
+        rollup.upgrade();
+    }
+}
+
+fn tree_of(proof: &TipCertificate) -> HashTree {
+    coppice_storage::cbor::read(&proof.hash_tree).unwrap()
+}
+
+#[test]
+fn upgrade_keeps_balances_waiting_payments_and_blocks() {
+    let rollup = Rollup::new();
+    rollup.pay_each(PER_BLOCK + 30);
+    let before = (rollup.0.chain(), rollup.balances(), rollup.waiting());
+    assert_eq!((before.1, before.2), ([999_870, 130], 30));
+    rollup.upgrade();
+    assert_eq!((rollup.0.chain(), rollup.balances(), rollup.waiting()), before);
+    // Timers run again.
+    rollup.0.pass(6);
+    assert_eq!((rollup.0.head(), rollup.waiting()), (Some(2), 0));
+}
+
+/// Payments wait while an exporter holds blocks back at the emergency mark, and get their blocks when it acknowledges.
+#[test]
+fn exporter_that_lags_makes_payments_wait_and_loses_none() {
+    let rollup = Rollup::new();
+    let coppice = &rollup.0;
+    coppice.register(Who::Exporter);
+    let small = PrunePolicyArg {
+        target_bytes: Some(256 << 10),
+        headroom_ratio_bps: Some(0),
+        retain_days: Some(0),
+        ..PrunePolicyArg::default()
+    };
+    coppice.by(Who::Operator).set_prune_policy(&small).answer().unwrap();
+    let mut paid = 0;
+    let why = loop {
+        match rollup.pay(1) {
+            Ok(_) => paid += 1,
+            Err(PayError::Busy(why)) => break why,
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(paid < 40_000, "{:?}", rollup.storage());
+    };
+    assert!(why.contains("emergency"), "{why}");
+    assert_eq!((rollup.waiting(), rollup.balances()), (1_000, [1_000_000 - paid, paid]));
+    let head = coppice.anyone().get_head().answer().unwrap();
+    coppice.ack(Who::Exporter, head.number, &head.hash).unwrap();
+    coppice.settle(60);
+    coppice.pass(60);
+    assert_eq!(rollup.waiting(), 0);
+    let last = coppice.head().unwrap();
+    assert_eq!(last, head.number + 10);
+    assert!(matches!(coppice.block(1), Err(ReadError::Pruned { .. })));
+    assert!(!coppice.health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
+    let found = |who: Who| coppice.find_all(who.principal().as_slice(), 100).len() as u64;
+    assert!(found(Who::Rival) > 1_000 && found(Who::Rival) == found(Who::Stranger));
+}
