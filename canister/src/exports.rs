@@ -13,7 +13,7 @@
 /// A canister without `producers` appends its blocks itself ([`Coppice::append`](crate::Coppice::append)). A method that the canister's crate
 /// also declares is an error of the build, because the crate then has two symbols of one name.
 ///
-/// ```ignore
+/// ```text
 /// ic_coppice::export!(readers, operators);
 ///
 /// #[ic_cdk::inspect_message]
