@@ -2,7 +2,8 @@
 
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args, encode_one};
-use coppice_ic::Reject;
+use coppice_host::{Kind, TrapPoint};
+use coppice_ic::{Ic, Reject};
 use coppice_interface::methods::TABLE;
 use coppice_interface::{
     ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
@@ -35,7 +36,10 @@ struct Rollup(Coppice);
 impl Rollup {
     /// A rollup in which the stranger has a million.
     fn new() -> Self {
-        let ic = coppice_ic::ic();
+        Self::on(coppice_ic::ic())
+    }
+
+    fn on(ic: Box<dyn Ic>) -> Self {
         let id = ic.create_canister(Who::Controller.principal());
         let arg = InitArg {
             log_class: Some(LOG_CLASS),
@@ -177,6 +181,36 @@ fn upgrade_keeps_balances_waiting_payments_and_blocks() {
     // Timers run again.
     rollup.0.pass(6);
     assert_eq!((rollup.0.head(), rollup.waiting()), (Some(2), 0));
+}
+
+/// A trap at a system call or after a number of instructions of the message that pays and makes a block undoes both.
+#[test]
+fn trap_in_the_message_that_makes_a_block_changes_nothing() {
+    let (ic, host) = coppice_ic::embedded();
+    let rollup = Rollup::on(ic);
+    rollup.pay_each(PER_BLOCK - 1);
+    let state = || (rollup.0.chain(), rollup.balances(), rollup.waiting(), rollup.balance(Who::Rival).proof.is_some());
+    let (before, checkpoint) = (state(), host.checkpoint());
+    host.take_executions();
+    rollup.pay_each(1);
+    let after = state();
+    assert_eq!((after.0.len(), after.1, after.2), (1, [999_900, 100], 0));
+    let paid = host.take_executions().into_iter().find(|run| run.kind == Kind::Update).unwrap();
+    let calls = (1..=paid.system_calls).step_by((paid.system_calls / 40).max(1) as usize).map(TrapPoint::SystemCall);
+    let instructions = (1..10).map(|tenth| TrapPoint::Instructions(paid.instructions / 10 * tenth));
+    let points: Vec<TrapPoint> = calls.chain(instructions).chain([TrapPoint::End]).collect();
+    assert!(points.len() > 40, "{points:?}");
+    for point in points {
+        host.restore(&checkpoint);
+        host.faults().clear();
+        host.faults().trap_message(1, point);
+        let trapped: Result<Result<u64, PayError>, Reject> =
+            rollup.update(Who::Stranger, "pay", (Who::Rival.principal(), 1u64));
+        assert!(trapped.is_err(), "{point:?}: {trapped:?}");
+        assert_eq!(state(), before, "{point:?}");
+        rollup.pay_each(1);
+        assert_eq!(state(), after, "{point:?}");
+    }
 }
 
 /// Payments wait while an exporter holds blocks back at the emergency mark, and get their blocks when it acknowledges.
