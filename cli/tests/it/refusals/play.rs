@@ -22,8 +22,8 @@ const BEGINS: &str = "@begins ";
 /// First word of the line after a run's output.
 const ENDS: &str = "@ends ";
 
-/// Time after which a run does not end any more; each takes less than a second.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Time after which a run does not end any more; each takes seconds, even on a busy machine.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A run: its output, its end and its calls.
 #[derive(Debug)]
