@@ -1,4 +1,4 @@
-//! Coppice in a canister of its own or of somebody else: the functions that the canister's hooks and its own methods call.
+//! Functions for the canister that contains the library: its hooks and its own methods call them.
 
 use crate::api::access::{self, Inspected};
 use crate::api::endpoints::{blocks, prune};
