@@ -253,7 +253,7 @@ mod tests {
         state::init(&InitArg::default()).unwrap();
         memory::forget();
         assert!(state::init(&InitArg::default()).is_err_and(|why| why.contains("contains a chain already")));
-        // Memory of somebody else.
+        // Memory with another layout.
         fresh();
         let raw = <Ic as coppice_storage::Platform>::Memory::default();
         raw.grow(1);
