@@ -220,8 +220,7 @@ fn exporter_that_lags_makes_payments_wait_and_loses_none() {
     let coppice = &rollup.0;
     coppice.register(Who::Exporter);
     let small = PrunePolicyArg {
-        target_bytes: Some(256 << 10),
-        headroom_ratio_bps: Some(0),
+        target_bytes: Some(1 << 20),
         retain_days: Some(0),
         ..PrunePolicyArg::default()
     };
