@@ -9,7 +9,7 @@ use coppice_interface::{
     ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
 };
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
 use ic_certification::{HashTree, LookupResult};
 use serde::Deserialize;
@@ -181,6 +181,18 @@ fn upgrade_keeps_balances_waiting_payments_and_blocks() {
     // Timers run again.
     rollup.0.pass(6);
     assert_eq!((rollup.0.head(), rollup.waiting()), (Some(2), 0));
+}
+
+/// The product's hook does nothing else, so its cost is that of the library.
+#[test]
+fn upgrade_costs_at_most_a_million_instructions() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..100, 1_000);
+    host.take_executions();
+    coppice.upgrade();
+    let runs = host.take_executions();
+    let costs: Vec<u64> = runs.iter().filter(|run| run.kind == Kind::PostUpgrade).map(|run| run.instructions).collect();
+    assert!(costs.len() == 1 && costs[0] <= 1_000_000, "{costs:?}");
 }
 
 /// A trap at a system call or after a number of instructions of the message that pays and makes a block undoes both.
