@@ -169,6 +169,9 @@ mod tests {
         memory("names").unwrap().write(0, b"names");
         assert!(Rc::ptr_eq(&memory("names").unwrap(), &memory("names").unwrap()));
         upgrade();
+        let cell: [u8; 24] = memory::space(places::CELLS).unwrap().read(places::HOST);
+        assert_eq!(&cell[..8], b"CPHN\x01\0\0\0");
+        assert_eq!(&cell[8..], b"\x0e\0\0\0\x82\x66ledger\x65nam", "a layout that later versions must read");
         // In another order.
         let mut read = [0; 5];
         memory("names").unwrap().read(0, &mut read);

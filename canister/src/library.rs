@@ -28,8 +28,8 @@ impl Coppice {
         Ok(())
     }
 
-    /// Writes all that the heap mirrors; the hook `pre_upgrade` calls it. Without the call nothing is lost, but a bit that has changed in
-    /// stable memory is not mended.
+    /// Writes what the heap mirrors of the chain; the hook `pre_upgrade` calls it. Without the call nothing is lost, but a bit that has
+    /// changed in stable memory is not mended. The canister's own memories are not written.
     pub fn pre_upgrade() {
         state::mutate(State::rewrite);
     }

@@ -145,13 +145,16 @@ impl ChainStore {
         }
     }
 
-    /// Checks what would refuse any next block: a rollback, an upload, a reset, the hash key, the cycles, the capacity.
+    /// Checks what would refuse any next block: a rollback, a damaged head, an upload, a reset, the hash key, the cycles, the capacity.
     ///
     /// # Errors
     /// The refusal of the block.
     pub fn check_next(&self, admission: &Admission) -> Result<(), AppendError> {
         if let Some(to) = self.state.rollback_to {
             return Err(AppendError::RollbackUnderway { to });
+        }
+        if self.state.started && (self.state.seal.is_none() || self.state.head_hash.is_none()) {
+            return Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] });
         }
         self.check_no_upload_or_reset(admission)?;
         self.admit(self.state.next, admission)

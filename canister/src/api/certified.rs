@@ -226,6 +226,7 @@ mod tests {
             state.chain.append(&mut state.blobs, &next, &admission, 1_700_000_000)
         });
         assert_eq!(refused, Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] }));
+        assert_eq!(crate::Coppice::admission(), refused, "a producer is told before it makes a block");
         let reset = ResetChain { head_hash: Vec::new().into(), drop_unexported: true };
         mutate(|state| state.reset_chain(&reset)).unwrap();
         assert_eq!(certified(), [own(0, &seals::after_reset(&seals::FIRST, 1), 1, 3), None, None]);

@@ -1,9 +1,10 @@
-//! Ledger: balances of accounts, and payments that wait for their block, in memories of Coppice.
+//! Ledger: balances of accounts, and payments that wait for their block, in memories of Coppice. No message reads all balances, except that
+//! an upgrade makes their tree anew.
 
 use candid::{CandidType, Principal};
 use ic_certification::{AsHashTree, HashTree, RbTree};
 use ic_coppice::{Coppice, Memory};
-use ic_stable_structures::StableBTreeMap;
+use ic_stable_structures::{StableBTreeMap, StableCell};
 use serde::{Deserialize, Serialize};
 
 /// Label of the certified balances.
@@ -25,6 +26,10 @@ pub struct Payment {
 pub struct Ledger {
     balances: StableBTreeMap<Principal, u64, Memory>,
     waiting: StableBTreeMap<u64, Vec<u8>, Memory>,
+    /// Sum of all balances.
+    supply: StableCell<u64, Memory>,
+    /// Number of the next payment: each number is used once, because a payment's id is made of it.
+    next: StableCell<u64, Memory>,
     /// The balances as a tree of hashes: an account's bytes, and its balance, big-endian.
     tree: RbTree<Vec<u8>, Vec<u8>>,
 }
@@ -35,6 +40,8 @@ impl Ledger {
         let mut ledger = Self {
             balances: StableBTreeMap::init(Coppice::memory("balances")?),
             waiting: StableBTreeMap::init(Coppice::memory("waiting")?),
+            supply: StableCell::init(Coppice::memory("supply")?, 0),
+            next: StableCell::init(Coppice::memory("next")?, 0),
             tree: RbTree::new(),
         };
         for entry in ledger.balances.iter() {
@@ -64,15 +71,16 @@ impl Ledger {
         let to = self.balance(payment.to);
         self.set(payment.to, to + payment.amount);
         self.certify();
-        let number = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        let number = *self.next.get();
+        self.next.set(number + 1);
         self.waiting.insert(number, candid::encode_one(&payment).expect("a payment can be encoded"));
         number
     }
 
     /// Makes money.
     pub fn mint(&mut self, to: Principal, amount: u64) -> Result<u64, String> {
-        let sum =
-            self.balances.values().try_fold(amount, u64::checked_add).ok_or("the sum of all balances is too large")?;
+        let sum = self.supply.get().checked_add(amount).ok_or("the sum of all balances is too large")?;
+        self.supply.set(sum);
         self.set(to, self.balance(to) + amount);
         self.certify();
         Ok(sum)

@@ -31,6 +31,8 @@ ic_coppice::export!(readers, operators);
 const PER_BLOCK: usize = 100;
 /// Time after which waiting payments get a block.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Bytes of the longest argument of the canister's own methods.
+const LONGEST: usize = 200;
 /// Most waiting payments.
 const MAX_WAITING: u64 = 1_000;
 
@@ -39,6 +41,8 @@ const MAX_WAITING: u64 = 1_000;
 pub enum PayError {
     /// The payer has less.
     Balance(u64),
+    /// The amount is 0. Such a payment would cost its payer nothing, and the canister an account.
+    Nothing,
     /// Too many payments wait; with the reason why they get no block.
     Busy(String),
 }
@@ -91,8 +95,9 @@ fn inspect_message() {
     match Coppice::inspect(coppice_methods()) {
         Inspected::Accepted => ic_cdk::api::accept_message(),
         Inspected::Refused(why) => ic_cdk::trap(why),
-        // Anyone may pay.
-        Inspected::NotMine => ic_cdk::api::accept_message(),
+        // Anyone may pay. The canister pays for each byte of a message that it accepts.
+        Inspected::NotMine if ic_cdk::api::msg_arg_data().len() <= LONGEST => ic_cdk::api::accept_message(),
+        Inspected::NotMine => ic_cdk::trap(format!("the argument has more than {LONGEST} bytes")),
     }
 }
 
@@ -131,6 +136,9 @@ fn pay(to: Principal, amount: u64) -> Result<u64, PayError> {
     with(|ledger| {
         let from = ic_cdk::api::msg_caller();
         let balance = ledger.balance(from);
+        if amount == 0 {
+            return Err(PayError::Nothing);
+        }
         if balance < amount {
             return Err(PayError::Balance(balance));
         }
@@ -174,7 +182,8 @@ fn route(request: &HttpRequest) -> Option<HttpResponse> {
     let account = request.url.strip_prefix("/balance/")?;
     let (status_code, body) = match Principal::from_text(account) {
         Ok(account) => (200, format!("{}\n", with(|ledger| ledger.balance(account)))),
-        Err(why) => (400, format!("{account} is no account: {why}\n")),
+        // The path is a stranger's text, so the answer does not repeat it.
+        Err(_) => (400, "the path is /balance/ACCOUNT, and an account is a principal\n".into()),
     };
     let headers = vec![("Content-Type".into(), "text/plain".into())];
     Some(HttpResponse { status_code, headers, body: ByteBuf::from(body), upgrade: None })

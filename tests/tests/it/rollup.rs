@@ -21,6 +21,7 @@ const PER_BLOCK: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Deserialize)]
 enum PayError {
     Balance(u64),
+    Nothing,
     Busy(String),
 }
 
@@ -107,16 +108,20 @@ impl Rollup {
 fn payments_become_blocks_with_receipts_and_keys() {
     let rollup = Rollup::new();
     assert_eq!(rollup.pay(1_000_001), Err(PayError::Balance(1_000_000)));
+    assert_eq!(rollup.pay(0), Err(PayError::Nothing));
     rollup.pay_each(PER_BLOCK + 1);
     assert_eq!((rollup.0.head(), rollup.waiting(), rollup.balances()), (Some(1), 1, [999_899, 101]));
     // The rest gets its block by the timer.
     rollup.0.pass(6);
-    assert_eq!((rollup.0.head(), rollup.waiting()), (Some(2), 0));
+    assert_eq!(rollup.pay(1), Ok(PER_BLOCK + 1), "a number is used once, also after the queue was empty");
+    rollup.0.pass(6);
+    assert_eq!(rollup.0.head(), Some(3));
+    assert_eq!(rollup.waiting(), 0);
     let headers = rollup.0.anyone().get_block_headers(1, 2).answer().unwrap().headers;
     assert_eq!(headers[1].parent_hash.as_ref(), Some(&headers[0].hash));
     let account = Who::Rival.principal();
     let found = rollup.0.find_all(account.as_slice(), 200);
-    assert_eq!((found.len(), found[0], found[100]), (101, (2, 0), (1, 0)));
+    assert_eq!((found.len(), found[0], found[1], found[101]), (102, (3, 0), (2, 0), (1, 0)));
 }
 
 #[test]
@@ -148,6 +153,11 @@ fn filter_decides_on_methods_of_coppice_and_the_canister_on_its_own() {
     assert_eq!(rollup.pay(1), Ok(0));
     let sum: Result<u64, String> = rollup.update(Who::Stranger, "mint", (Who::Stranger.principal(), 1u64)).unwrap();
     assert_eq!(sum, Err("only a controller may make money".into()));
+    let sum: Result<u64, String> = rollup.update(Who::Controller, "mint", (Who::Rival.principal(), u64::MAX)).unwrap();
+    assert_eq!(sum, Err("the sum of all balances is too large".into()));
+    let long = vec![0u8; 1_000];
+    let refused = rollup.update::<Result<u64, String>>(Who::Stranger, "mint", (long,)).unwrap_err();
+    assert!(refused.message.contains("more than 200 bytes"), "{refused:?}");
 }
 
 #[test]
