@@ -1,118 +1,14 @@
-//! A client of one canister, its blocking calls, and the errors after which a call is tried again.
+//! Client of one canister: its blocking calls, and the errors after which a call is tried again.
 
+pub use coppice_client::command::{CanisterClient, GivesUp, Wait};
 pub use coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
-use crate::certificate::Vouched;
-use anyhow::{Result, anyhow, bail};
 use backon::ExponentialBuilder;
-use candid::Principal;
-use coppice_client::{CallError, Error};
-use coppice_interface::{CanisterArg, InitArg, Role};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-/// Returns true when a call must no longer wait for its answer.
-pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
+use coppice_client::CallError;
+use std::time::Duration;
 
 /// Time between two blocks, if the clock is simulated.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Interval of the checks for the timer's progress, if the clock is real.
-const POLL: Duration = Duration::from_secs(2);
-/// Maximum number of these checks: five minutes in all.
-const PATIENCE: u32 = 150;
-
-/// A client of one canister, in this process or on a network: the transport of its calls, the principals that make them, and the clock.
-///
-/// [`Client`] adds the canister's methods to it. The defaults are for a real clock.
-pub trait CanisterClient: Transport + Sync {
-    /// Returns the principal that makes the calls of a role: the same for all roles, or one for each.
-    fn principal(&self, role: Role) -> Principal;
-
-    /// Verifies a certificate, and returns the canister's data in it.
-    ///
-    /// # Errors
-    /// When the subnet of the canister has not signed it, or the client verifies no certificates.
-    fn vouched(&self, _certificate: &[u8]) -> Result<Vouched> {
-        bail!("this transport verifies no certificates")
-    }
-
-    /// Ends later calls of this thread as lost when `gives_up` returns true. A client that is answered at once need not implement it.
-    fn limit(&self, _gives_up: GivesUp) {}
-
-    /// Returns the time since 1970 by this machine's clock, or by the canister's where that is simulated.
-    fn now(&self) -> Duration {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-    }
-
-    /// Lets time pass between two blocks, if the clock is simulated.
-    ///
-    /// # Errors
-    /// When an execution has trapped.
-    fn pass(&self, _time: Duration) -> Result<()> {
-        Ok(())
-    }
-
-    /// Waits for the canister's timer, which fires every `interval`; the wait may be too short.
-    ///
-    /// # Errors
-    /// When an execution has trapped.
-    fn await_timer(&self, interval: Duration) -> Result<()> {
-        std::thread::sleep(POLL.min(interval));
-        Ok(())
-    }
-
-    /// Returns the number of such waits after which the timer must have fired.
-    fn patience(&self) -> u32 {
-        PATIENCE
-    }
-}
-
-/// A call of [`Client`] that blocks. Its error is [`Error`] if the canister's method can refuse, else [`CallError`].
-pub trait Wait<T, E>: Future<Output = Result<T, E>> + Sized {
-    /// The canister's answer: a result with the canister's reason, if the method can refuse.
-    type Answer;
-
-    /// Returns the canister's answer.
-    ///
-    /// # Errors
-    /// When there is no answer: [`may_pass`] returns whether the call may be repeated.
-    fn wait(self) -> Result<Self::Answer>;
-
-    /// Returns the canister's answer, or an error if the canister refuses.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait); when the canister refuses.
-    fn done(self) -> Result<T>;
-}
-
-impl<T, F: Future<Output = Result<T, CallError>>> Wait<T, CallError> for F {
-    type Answer = T;
-
-    fn wait(self) -> Result<T> {
-        Ok(pollster::block_on(self)?)
-    }
-
-    fn done(self) -> Result<T> {
-        self.wait()
-    }
-}
-
-impl<T, E, F> Wait<T, Error<E>> for F
-where
-    E: coppice_client::Refusal + std::fmt::Display,
-    F: Future<Output = Result<T, Error<E>>>,
-{
-    type Answer = Result<T, E>;
-
-    fn wait(self) -> Result<Result<T, E>> {
-        Ok(coppice_client::heard(pollster::block_on(self))?)
-    }
-
-    fn done(self) -> Result<T> {
-        self.wait()?.map_err(|why| anyhow!(Error::Refused(why).to_string()))
-    }
-}
 
 /// Returns an answer that differs from the expected one as a text for the user.
 pub fn told<T, E: std::fmt::Display>(answer: &Result<T, E>) -> String {
@@ -209,15 +105,6 @@ pub fn waits(longest: Duration) -> ExponentialBuilder {
     builder.with_max_delay(longest).without_max_times()
 }
 
-/// The argument that installs a canister with one producer.
-///
-/// # Errors
-/// When it cannot be encoded.
-pub fn install_arg(producer: Principal) -> Result<Vec<u8>> {
-    let init = InitArg { producers: vec![producer], ..InitArg::default() };
-    Ok(candid::encode_one(Some(CanisterArg::Init(init)))?)
-}
-
 /// An error after which the same call may succeed.
 #[cfg(test)]
 pub(crate) fn lost(why: &str) -> anyhow::Error {
@@ -227,6 +114,7 @@ pub(crate) fn lost(why: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyhow::anyhow;
     use coppice_client::Reject;
 
     #[test]

@@ -4,7 +4,6 @@ pub use coppice_client::{CHUNK, MAX_APPEND};
 
 use crate::client::{Block, CanisterClient, Client, Sent, Transport, Wait};
 use anyhow::{Context, Result};
-use bitcoin::hashes::Hash;
 use coppice_client::Error;
 use coppice_interface::segments::{ID, Index};
 use coppice_interface::{AppendBlock, AppendError, UploadError};
@@ -20,27 +19,13 @@ pub fn ids_of(index: &[u8]) -> &[[u8; ID]] {
     Index::parse(index).map_or(&[], |index| index.all_ids())
 }
 
-/// Returns a Bitcoin block whose bytes are `raw` in the form that the canister accepts. The body is the block itself; a transaction's id is the
-/// txid in internal byte order; its receipt is a record `u32 inputs ‖ u32 outputs ‖ u64 satoshis of all outputs ‖ u32 bytes`,
-/// little-endian.
+/// Returns a Bitcoin block whose bytes are `raw`, as [`Block::from_bitcoin`] has it.
 ///
 /// # Errors
 /// When the canister would refuse the block, for example because it has more than 100,000 transactions.
 pub fn bitcoin_block(number: u64, raw: Vec<u8>, decoded: &bitcoin::Block) -> Result<AppendBlock> {
-    let (hash, parent) = (decoded.block_hash().to_byte_array(), decoded.header.prev_blockhash.to_byte_array());
-    let block = Block::new(number, hash, parent, decoded.header.time.into()).body(raw);
-    let with = |block: Block, transaction: &bitcoin::Transaction| {
-        let satoshis = transaction.output.iter().fold(0u64, |sum, output| sum.saturating_add(output.value.to_sat()));
-        let receipt = [
-            &(transaction.input.len() as u32).to_le_bytes()[..],
-            &(transaction.output.len() as u32).to_le_bytes(),
-            &satoshis.to_le_bytes(),
-            &(transaction.total_size() as u32).to_le_bytes(),
-        ];
-        block.transaction(transaction.compute_txid().to_byte_array(), Some(&receipt.concat()), &[])
-    };
-    let block = decoded.txdata.iter().fold(block, with);
-    block.seal().with_context(|| format!("block {number} cannot be appended"))
+    let block = Block::from_bitcoin(number, raw, decoded).seal();
+    block.with_context(|| format!("block {number} cannot be appended"))
 }
 
 pub fn payload_len(block: &AppendBlock) -> usize {
@@ -81,6 +66,7 @@ fn answer(block: &AppendBlock, sent: impl Future<Output = Result<Sent, Error<Upl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bitcoin::hashes::Hash;
     use coppice_interface::segments::{Receipts, check_receipts};
 
     #[test]

@@ -11,7 +11,7 @@
 //! `get`, `blob-worker`, `verify` and `prove` have their own diagrams ([`mod@get`], [`blob_worker`], [`proof`]).
 //!
 //! All calls of the canister go through [`client::Client`], which has its methods, over a [`client::CanisterClient`]: that of `network`, or
-//! that of `coppice-lab` for a canister in its own process. The feature `network` adds access to other machines; `coppice-lab` does not use
+//! that of `coppice_testkit` for a canister in its own process. The feature `network` adds access to other machines; `coppice-lab` does not use
 //! it.
 
 // Only the commands and their tests use this library, and most of its names say enough.
@@ -21,8 +21,6 @@
 
 pub mod blk;
 pub mod blob_worker;
-pub mod cbor;
-pub mod certificate;
 pub mod client;
 #[cfg(feature = "network")]
 pub mod commands;
@@ -40,7 +38,6 @@ pub mod network;
 pub mod order;
 pub mod progress;
 pub mod proof;
-pub mod random;
 pub mod report;
 pub mod rules;
 pub mod size;

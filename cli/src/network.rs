@@ -1,12 +1,12 @@
 //! A canister on a network, over ic-agent: signs calls and verifies answers.
 
-use crate::certificate::{self, Vouched};
 use crate::client::{CanisterClient, Client, Failure, GivesUp, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::stop::Waiter;
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
+use coppice_client::certificate::{self, Vouched};
 use coppice_client::{OverHttp, Reject};
 use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};

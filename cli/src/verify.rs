@@ -4,7 +4,6 @@ use crate::client::{Client, Segments, Transport, Wait, told};
 use crate::feed::{self, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
-use crate::random::Random;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use coppice_interface::segments::{ID, Receipts};
 use coppice_interface::{BlockHeader, ReadError};
@@ -12,18 +11,17 @@ use serde::Serialize;
 use serde_bytes::ByteBuf;
 
 /// The transactions to look up. Blocks are always all read back whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum Depth<'a> {
     /// Every transaction of every block.
     All,
-    /// Random transactions.
+    /// A choice of transactions.
     Sample {
         /// Number per kept block.
         per_block: u64,
         /// Number over all pruned blocks.
         pruned: usize,
-        /// Seed of the choice.
-        seed: u64,
+        /// Returns a number below another one, which makes the choice.
+        below: &'a mut dyn FnMut(u64) -> u64,
     },
 }
 
@@ -52,7 +50,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// At the first answer that differs from the appended blocks.
-pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, depth: Depth) -> Result<Verified> {
+pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, mut depth: Depth) -> Result<Verified> {
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
     let last = kept.last().context("no block is kept")?;
@@ -88,11 +86,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         ensure!(ok, "block {} is pruned up to block {oldest}, but get_block differs: {}", entry.number, told(&answer));
         verified.pruned_blocks += 1;
     }
-    let mut random = Random::new(match depth {
-        Depth::All => 0,
-        Depth::Sample { seed, .. } => seed,
-    });
-    for id in pick(ledger.gone_before(oldest), depth, &mut random) {
+    for id in pick(ledger.gone_before(oldest), &mut depth) {
         let answer = client.get_transaction_location(ByteBuf::from(id)).wait()?;
         let ok = answer == Err(ReadError::NotFound);
         ensure!(ok, "transaction {} is pruned, but get_transaction_location differs: {}", hex(&id), told(&answer));
@@ -109,7 +103,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         let [_, receipts, index] = &segments;
         let ids = feed::ids_of(index);
         let receipts = Receipts::parse(receipts, ids.len() as u32).ok();
-        for (at, position) in (0..).zip(positions(entry.transactions, depth, &mut random)) {
+        for (at, position) in (0..).zip(positions(entry.transactions, &mut depth)) {
             let compare = at % COMPARED == 0;
             verified.receipts += u64::from(look_up(client, ledger, entry, (ids, receipts), position, compare)?);
             verified.transactions += 1;
@@ -120,21 +114,21 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     Ok(verified)
 }
 
-fn pick(mut ids: Vec<[u8; ID]>, depth: Depth, random: &mut Random) -> Vec<[u8; ID]> {
-    if let Depth::Sample { pruned, .. } = depth {
-        for at in 0..pruned.min(ids.len()) {
-            let other = at + random.below((ids.len() - at) as u64) as usize;
+fn pick(mut ids: Vec<[u8; ID]>, depth: &mut Depth) -> Vec<[u8; ID]> {
+    if let Depth::Sample { pruned, below, .. } = depth {
+        for at in 0..ids.len().min(*pruned) {
+            let other = at + below((ids.len() - at) as u64) as usize;
             ids.swap(at, other);
         }
-        ids.truncate(pruned);
+        ids.truncate(*pruned);
     }
     ids
 }
 
-fn positions(transactions: u32, depth: Depth, random: &mut Random) -> Vec<u32> {
+fn positions(transactions: u32, depth: &mut Depth) -> Vec<u32> {
     match depth {
-        Depth::Sample { per_block, .. } if per_block < u64::from(transactions) => {
-            (0..per_block).map(|_| random.below(u64::from(transactions)) as u32).collect()
+        Depth::Sample { per_block, below, .. } if *per_block < u64::from(transactions) => {
+            (0..*per_block).map(|_| below(u64::from(transactions)) as u32).collect()
         }
         _ => (0..transactions).collect(),
     }
@@ -236,21 +230,24 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coppice_testkit::random::Random;
 
     #[test]
     fn sample_is_capped_at_the_available_transactions() {
         let ids: Vec<[u8; ID]> = (0..10).map(|id| [id; ID]).collect();
-        let depth = |pruned| Depth::Sample { per_block: 3, pruned, seed: 1 };
         let mut random = Random::new(1);
-        let mut picked = pick(ids.clone(), depth(4), &mut random);
-        picked.sort_unstable();
-        picked.dedup();
-        assert_eq!(picked.len(), 4);
-        assert_eq!(pick(ids.clone(), depth(40), &mut random).len(), 10);
-        assert_eq!(pick(ids.clone(), Depth::All, &mut random), ids);
-        assert_eq!(positions(2, depth(0), &mut random), [0, 1]);
-        assert!(positions(100, depth(0), &mut random).iter().all(|&position| position < 100));
-        assert_eq!(positions(100, depth(0), &mut random).len(), 3);
-        assert_eq!(positions(100, Depth::All, &mut random).len(), 100);
+        let mut below = |bound| random.below(bound);
+        let mut picked = |pruned| pick(ids.clone(), &mut Depth::Sample { per_block: 3, pruned, below: &mut below });
+        let mut few = picked(4);
+        few.sort_unstable();
+        few.dedup();
+        assert_eq!(few.len(), 4);
+        assert_eq!(picked(40).len(), 10);
+        assert_eq!(pick(ids.clone(), &mut Depth::All), ids);
+        let mut three = Depth::Sample { per_block: 3, pruned: 0, below: &mut below };
+        assert_eq!(positions(2, &mut three), [0, 1]);
+        assert!(positions(100, &mut three).iter().all(|&position| position < 100));
+        assert_eq!(positions(100, &mut three).len(), 3);
+        assert_eq!(positions(100, &mut Depth::All).len(), 100);
     }
 }

@@ -13,6 +13,8 @@
 //! | `host` | [`Embedded`] | a canister in the same process, on `coppice_host` |
 //! | `canister` | [`InterCanister`] | another canister, by ic-cdk, with a bounded wait |
 //!
+//! Two more features serve commands: `bitcoin` converts Bitcoin blocks, and `command` has blocking calls and reads certificates.
+//!
 //! The client has no runtime of its own; its futures run in any runtime.
 //!
 //! ```
@@ -54,9 +56,17 @@ mod apply_block;
 #[cfg(test)]
 mod arguments;
 mod batch;
+#[cfg(feature = "bitcoin")]
+mod bitcoin;
 mod block;
 #[cfg(feature = "canister")]
 mod canister;
+#[cfg(feature = "command")]
+pub mod cbor;
+#[cfg(feature = "command")]
+pub mod certificate;
+#[cfg(feature = "command")]
+pub mod command;
 mod completion;
 mod decode;
 mod error;

@@ -1,6 +1,9 @@
 //! Options of several commands.
 
+use anyhow::Result;
 use clap::Args;
+use coppice::terminal::write_line;
+use coppice_testkit::wasm;
 use std::path::PathBuf;
 
 /// Options of every command that starts a canister.
@@ -12,6 +15,16 @@ pub struct HostArgs {
     /// Print nothing but one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+impl HostArgs {
+    /// Returns the canister's wasm.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not wasm, or the build fails.
+    pub fn wasm(&self) -> Result<Vec<u8>> {
+        wasm::find(self.wasm.as_deref(), write_line)
+    }
 }
 
 /// Fewest blocks of a demonstration: with fewer, mainnet's block 702,861 would not be among them.

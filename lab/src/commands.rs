@@ -63,19 +63,14 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn help_of_the_script_lists_the_commands_of_both_programs() {
+    fn help_of_the_script_lists_the_commands_of_the_laboratory() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/run");
         let output = std::process::Command::new(script).arg("--help").output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        let shown = |lines: &str| lines.lines().filter(|line| line.starts_with("  ")).map(str::to_string).collect();
-        let (ours, theirs) = printed.split_once("With --network").unwrap();
-        let [ours, theirs]: [Vec<String>; 2] = [shown(ours), shown(theirs)];
-        let of = |command: clap::Command| -> Vec<String> {
-            let line = |of: &clap::Command| format!("  {:<11}  {}", of.get_name(), of.get_about().unwrap());
-            command.get_subcommands().map(line).collect()
-        };
-        assert_eq!(ours.iter().map(|line| line.replace(" (default)", "")).collect::<Vec<_>>(), of(Cli::command()));
-        assert_eq!(theirs, of(coppice::commands::Cli::command()));
+        let (ours, _) = printed.split_once("With --network").unwrap();
+        let shown = ours.lines().filter(|line| line.starts_with("  ")).map(|line| line.replace(" (default)", ""));
+        let line = |of: &clap::Command| format!("  {:<11}  {}", of.get_name(), of.get_about().unwrap());
+        assert_eq!(shown.collect::<Vec<_>>(), Cli::command().get_subcommands().map(line).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! `coppice-lab demo`: appends a chain, which an indexer copies and the canister's own timer prunes behind the indexer. The indexer stops for
 //! a while, and after it has resumed, stable memory stops growing.
 
-use crate::args::{DemoArgs, HostArgs};
-use crate::chain_gen::Generator;
+use crate::args::DemoArgs;
 use crate::costs::Instructions;
 use crate::demo_story::{self, Step, Story};
 use crate::demo_utxo;
-use crate::embedded::Embedded;
 use crate::figures_in_pages;
 use crate::lockstep_indexer::{Indexed, LockstepIndexer};
-use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
 use coppice::health::{healthy, settle};
@@ -20,6 +17,9 @@ use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, coun
 use coppice::terminal;
 use coppice::verify::{Depth, Verified, verify};
 use coppice_interface::AppendBlock;
+use coppice_testkit::chain_gen::Generator;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::random::Random;
 use serde::Serialize;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
@@ -125,12 +125,12 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     if args.utxo {
         return demo_utxo::command(args);
     }
-    let HostArgs { wasm, json, .. } = &args.host;
+    let json = args.host.json;
     let blocks = args.blocks.unwrap_or(BLOCKS);
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
-    let report = run(wasm::find(wasm.as_deref())?, plan)?;
-    report::print(&report, *json)?;
-    if !report::is_for_programs(*json) {
+    let report = run(args.host.wasm()?, plan)?;
+    report::print(&report, json)?;
+    if !report::is_for_programs(json) {
         terminal::print(NEXT)?;
     }
     report.check_growth()?;
@@ -226,7 +226,9 @@ pub fn play(client: &Client<impl CanisterClient>, plan: Plan, begins_at: u64, or
     let expected = (Some(last_block), Some(oldest), oldest - first_block);
     ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, but are {found:?}");
     let (per_block, pruned) = SAMPLE;
-    let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
+    let mut random = Random::new(seed);
+    let below = &mut |bound| random.below(bound);
+    let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, below })?;
     let indexed = indexer.verify(&ledger)?;
     indexer.unregister()?;
 

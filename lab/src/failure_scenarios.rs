@@ -1,11 +1,11 @@
 //! `coppice-lab serve --trouble`: a demonstration with a fault, from the moment at which the canister reports the fault as a problem.
 
-use crate::demonstration::Demonstration;
-use crate::embedded::Embedded;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use coppice::client::{Client, Wait};
 use coppice_interface::{BeginBlock, ConfigChange, Problem, ProblemCode};
+use coppice_testkit::demonstration::Demonstration;
+use coppice_testkit::embedded::Embedded;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

@@ -1,10 +1,7 @@
 //! `coppice-lab index`: feeds a generated chain, or the blocks of files, to an embedded canister, which prunes them behind the indexer.
 
 use crate::args::{HostArgs, MIN_BLOCKS};
-use crate::chain_gen::Generator;
-use crate::embedded::Embedded;
 use crate::lockstep_indexer::{Indexed, LockstepIndexer};
-use crate::wasm;
 use anyhow::{Context, Result, ensure};
 use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
 use coppice::health::{healthy, settle};
@@ -17,6 +14,8 @@ use coppice::rules::NetworkRules;
 use coppice::stop::Stop;
 use coppice::{feed, say};
 use coppice_interface::{AppendBlock, PrunePolicyArg};
+use coppice_testkit::chain_gen::Generator;
+use coppice_testkit::embedded::Embedded;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -88,7 +87,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
         "with --payload headers nothing is acknowledged, so the canister in this process would prune nothing; allow it \
          with --ack-headers"
     );
-    report::print(&run(args, wasm::find(args.host.wasm.as_deref())?)?, args.host.json)
+    report::print(&run(args, args.host.wasm()?)?, args.host.json)
 }
 
 /// Feeds an embedded canister and copies its chain, while its timer prunes behind the indexer.

@@ -2,8 +2,6 @@
 
 use crate::args::HostArgs;
 use crate::costs::{Instructions, UtxoInstructions};
-use crate::embedded::Embedded;
-use crate::wasm;
 use anyhow::Result;
 use coppice::client::{CanisterClient, Client, Wait};
 use coppice::ingest::{self, BlocksArgs, Plan, feed_to, read};
@@ -11,6 +9,7 @@ use coppice::order::Ordered;
 use coppice::report::{self, Report};
 use coppice::utxo::Replayed;
 use coppice_interface::{ConfigChange, UtxoSettingsChange};
+use coppice_testkit::embedded::Embedded;
 use serde::Serialize;
 
 /// Options of `coppice-lab ingest`.
@@ -52,7 +51,7 @@ impl Report for IngestReport {
 /// As [`read`] and [`run`]; when the chain ends before a block without a good copy.
 pub fn command(args: &IngestArgs) -> Result<()> {
     let ordered = read(&args.blocks.blk, args.blocks.network_rules)?;
-    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, &args.blocks.plan)?;
+    let report = run(args.host.wasm()?, &ordered, &args.blocks.plan)?;
     report::print(&report, args.host.json)?;
     ordered.check_whole()
 }

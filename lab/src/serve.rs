@@ -1,11 +1,8 @@
 //! `coppice-lab serve`: serves the pages of a canister with a running clock: a demonstration, the blocks of files, or a producer's blocks.
 
 use crate::args::HostArgs;
-use crate::demonstration::Demonstration;
-use crate::embedded::Embedded;
 use crate::failure_scenarios::Trouble;
-use crate::replica::Replica;
-use crate::{api, ingest, producer, wasm};
+use crate::ingest;
 use anyhow::{Context, Result, ensure};
 use candid::Principal;
 use coppice::gateway::Gateway;
@@ -14,6 +11,10 @@ use coppice::report::{blocks, count};
 use coppice::rules::NetworkRules;
 use coppice::say;
 use coppice::stop::exit_on_signals;
+use coppice_testkit::demonstration::Demonstration;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::replica::Replica;
+use coppice_testkit::{api, producer};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,10 +93,14 @@ pub fn command(args: &ServeArgs) -> Result<()> {
             let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
             let log = producer::Log::of(&client, producer);
-            demonstration.every_minute(Box::new(move || log.print()));
+            demonstration.every_minute(Box::new(move || {
+                log.new_lines().iter().for_each(|line| say!("canister {producer}: {line}"));
+            }));
         }
         let replica = Replica::new(client.transport().share());
-        gateway = gateway.answering(api::answers(replica));
+        gateway = gateway.answering(Box::new(move |request| {
+            api::answer(&replica, request.asked.method(), request.path(), request.asked.body())
+        }));
         say!("agents reach canister {canister} at {}", gateway.url());
     }
     gateway.announce("/?refresh=5", canister, args.host.json)?;
@@ -106,12 +111,11 @@ pub fn command(args: &ServeArgs) -> Result<()> {
 impl ServeArgs {
     /// Returns the canister to show: empty for a producer, with the blocks of the files, or else with those of a day.
     fn demonstration(&self) -> Result<Demonstration> {
-        let wasm = |args: &HostArgs| wasm::find(args.wasm.as_deref());
         if self.producer.is_some() {
-            return Demonstration::complete(Arc::new(Embedded::start(wasm(&self.host)?)?));
+            return Demonstration::complete(Arc::new(Embedded::start(self.host.wasm()?)?));
         }
         if self.blk.is_empty() {
-            let mut demonstration = Demonstration::start(wasm(&self.host)?, self.seed)?;
+            let mut demonstration = Demonstration::start(self.host.wasm()?, self.seed)?;
             say!("a day passes first …");
             demonstration.pass(BEFORE)?;
             if let Some(trouble) = self.trouble {
@@ -122,7 +126,7 @@ impl ServeArgs {
         }
         let ordered = read(&self.blk, self.network_rules)?;
         ordered.check_whole()?;
-        let client = Embedded::start(wasm(&self.host)?)?;
+        let client = Embedded::start(self.host.wasm()?)?;
         let report = ingest::feed(&client, &ordered, &self.plan)?;
         let (first, last) = (count(report.first_block), count(report.last_block));
         say!("the canister has {}, numbers {first} to {last}, all verified", blocks(report.appended.blocks));

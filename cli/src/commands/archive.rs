@@ -1,11 +1,11 @@
 //! Options of the commands that prove blocks of a database, or check proofs.
 
-use crate::certificate::Vouched;
 use crate::index::secure;
 use crate::network::Verifier;
 use crate::proof::digits;
 use anyhow::Result;
 use candid::Principal;
+use coppice_client::certificate::Vouched;
 use std::str::FromStr;
 
 /// Bytes of a root key in DER.

@@ -83,6 +83,17 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn help_of_the_script_lists_the_commands_over_a_network() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/run");
+        let output = std::process::Command::new(script).arg("--help").output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let (_, ours) = printed.split_once("With --network").unwrap();
+        let shown = ours.lines().filter(|line| line.starts_with("  "));
+        let line = |of: &clap::Command| format!("  {:<11}  {}", of.get_name(), of.get_about().unwrap());
+        assert_eq!(shown.collect::<Vec<_>>(), Cli::command().get_subcommands().map(line).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
         let cli = Cli::try_parse_from(["coppice", "ingest", "--blk", "a", "b", "--first-number", "7"]).unwrap();

@@ -1,13 +1,13 @@
 //! `coppice prove`.
 
 use super::archive::ArchiveArgs;
-use crate::certificate;
 use crate::index::reader;
 use crate::proof::make::make;
 use crate::proof::rows;
 use crate::report::{blocks, bytes};
 use crate::{say, terminal};
 use anyhow::Result;
+use coppice_client::certificate;
 
 /// The most leaves of a proof without a note.
 const MANY: usize = 100_000;

@@ -1,13 +1,13 @@
 //! A fake canister in memory, for tests: keeps a chain, exports it like the real one, and lies on request.
 
 use super::assemble::cursor_after;
-use crate::certificate::Vouched;
 use crate::client::{CanisterClient, Failure, Transport};
 use crate::feed::sha256;
 use anyhow::{Result, bail, ensure};
 use candid::Principal;
 use cbor4ii::serde::to_vec;
 use coppice_client::Reject;
+use coppice_client::certificate::Vouched;
 use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use coppice_interface::*;

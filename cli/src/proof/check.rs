@@ -1,8 +1,8 @@
 //! The check of a proof, which needs nothing besides the canister's principal and the network's root key.
 
 use super::format::{Proof, Refused};
-use crate::certificate::{self, Vouched};
 use anyhow::Result;
+use coppice_client::certificate::{self, Vouched};
 use coppice_interface::TipCertificate;
 use coppice_interface::seals::{Seal, seal};
 

@@ -3,11 +3,11 @@
 use super::digits::Hex;
 use super::format::{Fields, Format, MAX_LEAVES, Proof};
 use super::rows::{self, Stored};
-use crate::certificate::Vouched;
 use crate::index::database::Tx;
 use crate::index::reader::why_missing;
 use crate::report::{blocks, count};
 use anyhow::{Context, Result, bail, ensure};
+use coppice_client::certificate::Vouched;
 use coppice_interface::TipCertificate;
 use coppice_interface::seals::Seal;
 

@@ -5,11 +5,11 @@
 //! on it.
 
 use super::rows::{self, Stored};
-use crate::certificate::{self, Vouched};
 use crate::exit::why;
 use crate::index::database::Tx;
 use crate::index::reader::number;
 use anyhow::{Context, Result, bail};
+use coppice_client::certificate::{self, Vouched};
 use coppice_interface::TipCertificate;
 use coppice_interface::seals::{Seal, seal};
 use serde::Serialize;

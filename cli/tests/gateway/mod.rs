@@ -1,4 +1,4 @@
-//! A gateway with faults, before the replica of the laboratory: it loses, forges, holds back and rejects.
+//! A gateway with faults, before the replica of the test kit: it loses, forges, holds back and rejects.
 //!
 //! The canister's clock advances by a second per request or, after [`Gateway::follow_the_clock`], like the real clock, with any offset.
 
@@ -8,7 +8,7 @@ use candid::Principal;
 use cbor4ii::serde::to_vec;
 use coppice::http_server::{self, Server};
 use coppice_host::Host;
-use coppice_lab::replica::{Answer, Call, Replica, Request, is_filtered, rejection};
+use coppice_testkit::replica::{Answer, Call, Replica, Request, is_filtered, rejection};
 use ic_transport_types::TransportCallResponse;
 use std::collections::BTreeSet;
 use std::convert::Infallible;

@@ -16,7 +16,7 @@ use coppice::ingest::{Plan, feed_to, read};
 use coppice::network::Network;
 use coppice_client::Embedded;
 use coppice_interface::{ConfigChange, Role, UtxoSettingsChange};
-use coppice_lab::spend_chain::{self, FIRST, MATURITY, MEASURED};
+use coppice_testkit::spend_chain::{self, FIRST, MATURITY, MEASURED};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::net::Net;
 use candid::{Decode, Encode, Principal};
-use coppice::cbor;
+use coppice_client::cbor;
 use coppice_host::certificate::{Keys, canisters, real_time};
 use coppice_interface::TipCertificate;
 use ic_agent::hash_tree::{HashTree, LookupResult};

@@ -25,7 +25,7 @@ fn world() -> (Net, String) {
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    for block in coppice_lab::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
+    for block in coppice_testkit::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
         coppice::feed::send(&client, &block).unwrap();
     }
     client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();

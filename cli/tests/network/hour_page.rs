@@ -5,10 +5,10 @@ use crate::first_deployment::icp;
 use coppice::client::{Client, Wait};
 use coppice::gateway::Gateway;
 use coppice_interface::ReadError;
-use coppice_lab::demonstration::Demonstration;
-use coppice_lab::embedded::Embedded;
-use coppice_lab::replica::Replica;
-use coppice_lab::{api, producer, serve, wasm};
+use coppice_testkit::demonstration::Demonstration;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::replica::Replica;
+use coppice_testkit::{api, producer, wasm};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -60,17 +60,25 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     let me = shell("icp identity principal --identity me").trim().parse().unwrap();
 
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap());
+    let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(wasm::of_tests()).unwrap());
     api::allow(&client, &[me]).unwrap();
     let sequencer = producer::install(&client, &sequencer(), &[me]).unwrap();
     assert_eq!([client.transport().canister(), sequencer].map(|id| calls.contains(&id.to_text())), [true; 2]);
     let replica = Replica::new(client.transport().share());
-    let gateway = Gateway::bind(0).unwrap().answering(api::answers(replica));
+    let gateway = Gateway::bind(0).unwrap().answering(Box::new(move |request| {
+        api::answer(&replica, request.asked.method(), request.path(), request.asked.body())
+    }));
     let url = gateway.url();
     let mut demonstration = Demonstration::complete(Arc::clone(&client)).unwrap();
     // Until the process ends.
-    std::thread::spawn(move || serve::show(&gateway, &mut demonstration, Duration::from_millis(100)));
+    std::thread::spawn(move || {
+        gateway.serve_while(&demonstration.client(), || {
+            loop {
+                demonstration.step().unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        })
+    });
 
     let database = format!("sqlite://{}", path("chain.db"));
     // The directory of temporary files may be in memory.

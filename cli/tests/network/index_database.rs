@@ -11,7 +11,7 @@ use crate::net::Net;
 use crate::running::wait_for;
 use coppice::client::{CanisterClient, Wait};
 use coppice_interface::*;
-use coppice_lab::chain_gen::Generator;
+use coppice_testkit::chain_gen::Generator;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 

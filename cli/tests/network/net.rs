@@ -6,9 +6,8 @@ use coppice::client::Client;
 use coppice::network::{Network, NetworkArgs};
 use coppice_host::Host;
 use coppice_interface::{CanisterArg, InitArg};
-use coppice_lab::wasm;
+use coppice_testkit::wasm;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
@@ -38,9 +37,8 @@ fn install(host: &Host, init: InitArg) -> Principal {
     let canister = host.create_canister_with_settings(Some(controller), None);
     host.add_cycles(canister, 10_000_000_000_000_000);
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
     let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
-    host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
+    host.install_canister(canister, wasm::of_tests(), arg, Some(controller));
     // Its first timer draws the hash key, so that it is ready.
     host.tick();
     canister

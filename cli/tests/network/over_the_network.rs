@@ -2,15 +2,19 @@
 
 use crate::net::Net;
 use candid::Principal;
-use coppice::certificate::Vouched;
-use coppice::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
+use coppice::client::{BLOCK_INTERVAL, Block, CanisterClient, Client, Failure, Transport, Wait};
 use coppice::feed;
+use coppice::health::{healthy, settle};
 use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
+use coppice::ledger::Ledger;
 use coppice::network::{Network, NetworkArgs};
+use coppice::verify::{Depth, verify};
+use coppice_client::certificate::Vouched;
 use coppice_host::Host;
-use coppice_interface::{Exporter, PrunePolicyArg, Role};
-use coppice_lab::demo;
+use coppice_interface::{Exporter, PrunePolicyArg, RemoveExporter, Role};
+use coppice_testkit::chain_gen::Generator;
+use coppice_testkit::random::Random;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -251,17 +255,43 @@ impl CanisterClient for Moved<'_> {
     }
 }
 
+/// The canister prunes behind an indexer that takes three turns, and never before the indexer.
 #[test]
-fn a_demonstration_runs_over_the_network() {
+fn generated_chain_is_indexed_pruned_and_verified_over_the_network() {
     let net = Net::start();
     let client = Client::new(Moved { inner: net.client(), host: &net.host });
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
+    let policy = PrunePolicyArg { retain_blocks: Some(20), ..PrunePolicyArg::default() };
+    let interval = Duration::from_secs(client.set_prune_policy(&policy).done().unwrap().new.timer_interval_secs);
+    let index = ["index", "--until-caught-up", "--database", &net.database(), "--payload", "headers", "--ack-headers"];
     let begins_at = net.host.get_time_nanos() / 1_000_000_000;
-    let origin = Origin { canister: net.canister.to_string(), network: net.gateway.url(), payload: Payload::Headers };
-    let report = demo::play(&client, demo::Plan::new(150, Some(20), 1).unwrap(), begins_at, &origin).unwrap();
-    assert_eq!((report.indexed.verified_blocks, report.indexed.pruned_before_indexed), (150, 0));
-    assert_eq!(report.verified.pruned_blocks, 129);
-    assert!(report.instructions.is_none(), "the network counts no instructions");
-    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty(), "the exporter was removed again");
+    let chain: Vec<_> = Generator::new(1, 150, begins_at, BLOCK_INTERVAL.as_secs()).unwrap().collect();
+    let (mut ledger, mut acknowledged) = (Ledger::default(), 0);
+    for turn in chain.chunks(50) {
+        for block in turn {
+            feed::send(&client, block).unwrap();
+            ledger.record(block);
+        }
+        client.transport().await_timer(interval).unwrap();
+        let pruned = client.get_prune_status().wait().unwrap().pruned_blocks;
+        assert!(pruned <= acknowledged, "{pruned} blocks are pruned, {acknowledged} acknowledged");
+        let indexed = json(&net.run(&index));
+        acknowledged = ledger.entries().len() as u64;
+        assert_eq!((&indexed["held"]["blocks"], &indexed["held"]["gap_blocks"]), (&acknowledged.into(), &0.into()));
+        assert_eq!(settle(&client, interval).unwrap().pruned_blocks, acknowledged - 21);
+    }
+    let oldest = chain[129].number;
+    let mut random = Random::new(1);
+    let sample = Depth::Sample { per_block: 4, pruned: 4_000, below: &mut |bound| random.below(bound) };
+    let verified = verify(&client, &ledger, oldest, sample).unwrap();
+    assert_eq!((verified.blocks, verified.pruned_blocks), (21, 129));
+    let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::Headers };
+    let mut store = coppice::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
+    assert_eq!(store.count_same(ledger.entries()).unwrap(), 150);
+    client.remove_exporter(&RemoveExporter { name: "indexer".into(), drop_guard: true }).done().unwrap();
+    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty());
+    healthy(&client, None).unwrap();
 }
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
@@ -284,8 +314,8 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    let mut ledger = coppice::ledger::Ledger::default();
-    let blocks = coppice_lab::chain_gen::Generator::new(3, 60, 1_700_000_000, 15).unwrap();
+    let mut ledger = Ledger::default();
+    let blocks = Generator::new(3, 60, 1_700_000_000, 15).unwrap();
     let first = blocks.first();
     for (at, block) in (0..).zip(blocks) {
         feed::send(&client, &block).unwrap();

@@ -3,7 +3,7 @@
 use crate::net::Net;
 use coppice::client::{CanisterClient, Wait};
 use coppice_interface::{Exporter, PrunePolicyArg, ReadError, Role};
-use coppice_lab::chain_gen::Generator;
+use coppice_testkit::chain_gen::Generator;
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::Path;

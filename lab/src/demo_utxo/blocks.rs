@@ -5,7 +5,7 @@ use super::coins::{Coins, Taken};
 use bitcoin::absolute::LockTime;
 use bitcoin::transaction::Version;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
-use coppice::random::Random;
+use coppice_testkit::random::Random;
 
 /// Transactions of a block besides the coinbase.
 const DECK: [u64; 15] = [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 30, 40];

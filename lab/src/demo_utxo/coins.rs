@@ -2,8 +2,8 @@
 
 use super::plan::MATURITY;
 use bitcoin::{OutPoint, Transaction, TxOut, Txid};
-use coppice::random::Random;
 use coppice::utxo::set::is_utxo;
+use coppice_testkit::random::Random;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// An output, with its value and script.

@@ -5,12 +5,12 @@ use super::feed::InBlock;
 use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
-use crate::single_calls;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{CanisterClient, Wait, told};
 use coppice::report::count;
 use coppice::utxo;
 use coppice_interface::*;
+use coppice_testkit::single_calls;
 
 /// Instructions of a tick while a run must be interrupted: enough for one record.
 const FEW_INSTRUCTIONS: u64 = 1;

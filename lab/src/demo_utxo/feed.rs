@@ -5,8 +5,6 @@ use super::external::External;
 use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
-use crate::encodings;
-use crate::single_calls::{self, Block, NewRecord, Outcome};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bitcoin::block::{Header, Version};
 use bitcoin::consensus::serialize;
@@ -17,6 +15,8 @@ use coppice::feed;
 use coppice_interface::{
     MissingParents, Spend, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoHash,
 };
+use coppice_testkit::encodings;
+use coppice_testkit::single_calls::{self, Block, NewRecord, Outcome};
 use std::collections::HashSet;
 
 /// One transaction in this many is seen before its block, and has a record then.

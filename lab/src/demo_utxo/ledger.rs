@@ -3,11 +3,11 @@
 
 use super::blocks::Made;
 use super::plan::{MATURITY, Plan};
-use crate::single_calls::Block;
 use anyhow::{Context, Result, ensure};
 use bitcoin::{OutPoint, Txid};
 use coppice::utxo::set::{UtxoHash, is_utxo, utxo_hash};
 use coppice_interface::UtxoPrunerPhase;
+use coppice_testkit::single_calls::Block;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The index of a transaction in the ledger.

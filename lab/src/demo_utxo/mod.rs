@@ -22,10 +22,8 @@ mod report;
 mod story;
 mod verify;
 
-use crate::args::{DemoArgs, HostArgs};
+use crate::args::DemoArgs;
 use crate::costs::UtxoInstructions;
-use crate::embedded::Embedded;
-use crate::wasm;
 use anyhow::{Result, ensure};
 use candid::Principal;
 use coppice::blob_worker::log::Log;
@@ -36,6 +34,7 @@ use coppice::say;
 use coppice::stop::Stop;
 use coppice::utxo;
 use coppice_interface::*;
+use coppice_testkit::embedded::Embedded;
 use external::External;
 pub use external::ExternalFigures;
 use plan::{MATURITY, Plan};
@@ -52,17 +51,16 @@ const BATCH_SIZE: u32 = 128;
 /// # Errors
 /// As [`run`].
 pub fn command(args: &DemoArgs) -> Result<()> {
-    let HostArgs { wasm, json, .. } = &args.host;
     let blocks = args.blocks.unwrap_or(plan::BLOCKS);
     // Checks the arguments before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
-    let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
+    let client = Embedded::start(args.host.wasm()?)?;
     let report = match args.external {
         true => play_external(&client, client.transport().canister(), plan)?,
         false => play(&client, plan, None)?,
     };
     let instructions = UtxoInstructions::new(&client.transport().costs(), report.applied);
-    print(&UtxoDemoReport { instructions: Some(instructions), ..report }, *json)
+    print(&UtxoDemoReport { instructions: Some(instructions), ..report }, args.host.json)
 }
 
 /// Runs the demonstration on a canister without blocks and UTXO records: `blocks` blocks, with `retain_blocks` as `block_height_retention`; default:

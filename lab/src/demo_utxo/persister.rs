@@ -1,7 +1,7 @@
 //! A lagging block persister: it stalls occasionally, and catches up several blocks at a time.
 
 use super::plan::{LAG, Plan};
-use coppice::random::Random;
+use coppice_testkit::random::Random;
 use std::ops::{Range, RangeInclusive};
 
 /// The lag with which it starts.

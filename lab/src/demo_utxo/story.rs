@@ -9,7 +9,6 @@ use super::persister::Persister;
 use super::plan::{LAG, MATURITY, Plan};
 use super::report::Row;
 use super::verify::verify;
-use crate::single_calls::Block;
 use anyhow::{Context, Result, bail};
 use bitcoin::BlockHash;
 use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
@@ -17,6 +16,7 @@ use coppice::progress::Progress;
 use coppice::report::count;
 use coppice::utxo;
 use coppice_interface::UtxoPrunerSettings;
+use coppice_testkit::single_calls::Block;
 
 /// Number of regular rows, which report only the chain's growth.
 const REGULAR: u32 = 10;

@@ -1,21 +1,23 @@
 //! Tests of the commands on the canister's real wasm: `COPPICE_WASM`, or the output of `scripts/build-wasm`.
 
-use coppice::client::{Client, Failure, Transport};
+use coppice::client::{Client, Failure, Transport, Wait};
 use coppice::feed;
+use coppice::index::origin::{Origin, Payload};
 use coppice::ingest::Plan;
 use coppice::ledger::Ledger;
 use coppice::verify::{Depth, verify};
-use coppice_lab::chain_gen::Generator;
-use coppice_lab::embedded::Embedded;
-use coppice_lab::{ingest, wasm};
+use coppice_lab::{demo, ingest};
+use coppice_testkit::chain_gen::Generator;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::refusals::World;
+use coppice_testkit::wasm;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
 fn wasm() -> Vec<u8> {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    wasm::find(named.as_deref()).unwrap()
+    wasm::of_tests()
 }
 
 #[test]
@@ -34,6 +36,18 @@ fn small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("used_bytes") + number("reusable_bytes") < number("billed_bytes"), "{report}");
     assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn demonstration_on_another_client_counts_no_instructions_and_removes_its_exporter() {
+    let world = World::new();
+    let (client, begins_at) = (world.client(), world.host.get_time_nanos() / 1_000_000_000);
+    let origin = Origin { canister: world.canister.to_string(), network: "embedded".into(), payload: Payload::Headers };
+    let report = demo::play(&client, demo::Plan::new(150, Some(20), 1).unwrap(), begins_at, &origin).unwrap();
+    assert_eq!((report.indexed.verified_blocks, report.indexed.pruned_before_indexed), (150, 0));
+    assert_eq!(report.verified.pruned_blocks, 129);
+    assert!(report.instructions.is_none(), "only the embedded canister counts instructions");
+    assert!(client.get_export_status().wait().unwrap().exporters.is_empty(), "the exporter was removed again");
 }
 
 #[test]

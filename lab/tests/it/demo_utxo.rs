@@ -4,10 +4,9 @@ use candid::Principal;
 use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
 use coppice_interface::*;
 use coppice_lab::demo_utxo::{self, UtxoDemoReport};
-use coppice_lab::embedded::Embedded;
-use coppice_lab::wasm;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::wasm;
 use serde_bytes::ByteBuf;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,8 +15,7 @@ const BLOCKS: u64 = 600;
 
 fn start() -> Client<Embedded> {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
+    Embedded::start(wasm::of_tests()).unwrap()
 }
 
 #[test]

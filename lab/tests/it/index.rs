@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use candid::Principal;
-use coppice::certificate::Vouched;
 use coppice::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
 use coppice::feed;
 use coppice::get::chain::Page;
@@ -15,13 +14,14 @@ use coppice::index::steps::{Checkpoint, Event, Options, Step};
 use coppice::index::store::Store;
 use coppice::index::tables::Tables;
 use coppice::ledger::Ledger;
-use coppice::random::Random;
 use coppice_client::KeyPager;
+use coppice_client::certificate::Vouched;
 use coppice_interface::segments::{Index, Receipts};
 use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
-use coppice_lab::embedded::Embedded;
 use coppice_lab::lockstep_indexer::LockstepIndexer;
-use coppice_lab::wasm;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::random::Random;
+use coppice_testkit::wasm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,8 +110,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
 
 fn client() -> Client<Embedded> {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
+    Embedded::start(wasm::of_tests()).unwrap()
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod chain;
 mod commands;
 mod demo_utxo;
 mod index;
+mod refusals;
 mod serve;
 mod size;
 mod utxo;

@@ -5,9 +5,9 @@ use coppice::client::{Block, CanisterClient, Client, Wait};
 use coppice::feed;
 use coppice::gateway::Gateway;
 use coppice_interface::*;
-use coppice_lab::demonstration::Demonstration;
-use coppice_lab::embedded::Embedded;
 use coppice_lab::failure_scenarios::Trouble;
+use coppice_testkit::demonstration::Demonstration;
+use coppice_testkit::embedded::Embedded;
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,8 +20,7 @@ use std::time::Duration;
 const HOUR: u64 = 3_600;
 
 fn demonstration() -> Demonstration {
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    Demonstration::start(coppice_lab::wasm::find(named.as_deref()).unwrap(), 1).unwrap()
+    Demonstration::start(coppice_testkit::wasm::of_tests(), 1).unwrap()
 }
 
 fn bind() -> Gateway {
@@ -261,8 +260,7 @@ fn browser_shows_a_new_a_held_and_a_full_canister() {
         println!("not run: no browser");
         return;
     };
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    let client = Embedded::start(coppice_lab::wasm::find(named.as_deref()).unwrap()).unwrap();
+    let client = Embedded::start(coppice_testkit::wasm::of_tests()).unwrap();
     let (gateway, canister) = (bind(), &client);
     let url = format!("{}/", gateway.url());
     let look = |name: &str, verdict: &str, code: &str| {

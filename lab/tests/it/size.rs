@@ -4,9 +4,8 @@ use coppice::client::{Block, CanisterClient, Wait};
 use coppice::feed;
 use coppice::size::{Size, Workload};
 use coppice_interface::PrunePolicyArg;
-use coppice_lab::embedded::Embedded;
-use coppice_lab::wasm;
-use std::path::PathBuf;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::wasm;
 use std::time::Duration;
 
 fn id(number: u64, position: u64) -> [u8; 32] {
@@ -32,8 +31,7 @@ fn check(block_bytes: u64, transactions: u64) {
     };
     let size = Size::of(workload);
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    let client = Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap();
+    let client = Embedded::start(wasm::of_tests()).unwrap();
     let policy =
         PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
     client.set_prune_policy(&policy).done().unwrap();

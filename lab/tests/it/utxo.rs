@@ -9,9 +9,9 @@ use coppice::order::Ordered;
 use coppice::report::Report;
 use coppice::utxo::Replayed;
 use coppice_interface::*;
-use coppice_lab::embedded::Embedded;
 use coppice_lab::ingest::run;
-use coppice_lab::wasm;
+use coppice_testkit::embedded::Embedded;
+use coppice_testkit::wasm;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,8 +24,7 @@ const UTXO: Plan =
 
 fn canister() -> Vec<u8> {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
-    wasm::find(named.as_deref()).unwrap()
+    wasm::of_tests()
 }
 
 fn start() -> Client<Embedded> {

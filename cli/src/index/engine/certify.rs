@@ -2,12 +2,12 @@
 
 use super::trust::Counts;
 use super::{Engine, Task};
-use crate::certificate::{self, Certified};
 use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use crate::report::blocks;
 use anyhow::Result;
+use coppice_client::certificate::{self, Certified};
 
 impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     pub(super) fn certify(&mut self) -> Result<Event> {

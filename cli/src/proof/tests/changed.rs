@@ -1,7 +1,7 @@
 //! Proofs that were changed.
 
 use super::*;
-use crate::cbor;
+use coppice_client::cbor;
 
 fn proof() -> Proof {
     Archive::new(7..=20, &[20]).proof(16).unwrap()

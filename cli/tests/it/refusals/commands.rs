@@ -1,8 +1,6 @@
 //! The commands, each with a canister that gives it something to do.
 
-use super::liar::Liar;
-use super::world::World;
-use super::{blocks, lab};
+use super::treated::TREATED;
 use anyhow::Result;
 use candid::Principal;
 use clap::Parser;
@@ -13,6 +11,7 @@ use coppice::commands::blob_worker::{BlobWorkerArgs, Init, delete, mark_stores};
 use coppice::commands::get::from_canister;
 use coppice::commands::index::{IndexArgs, copy};
 use coppice::commands::{Cli, Command};
+use coppice::exit::{Exit, end};
 use coppice::feed;
 use coppice::gateway::Gateway;
 use coppice::get::print;
@@ -21,64 +20,50 @@ use coppice::index::origin::{Origin, Payload};
 use coppice::ingest::{feed_to, read};
 use coppice::report;
 use coppice::stop::Stop;
+use coppice::terminal::printable;
 use coppice_interface::*;
+use coppice_testkit::refusals::{Commands, Liar, Run, World, chain, framed};
 use serde_bytes::ByteBuf;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Names of the commands, and of their variants that call other methods.
-pub const NAMES: [&str; 18] = [
-    "ingest --utxo",
-    "index",
-    "index --no-ack",
-    "index --skip-damaged --accept-reset",
-    "index after a reorg",
-    "get block",
-    "get transaction",
-    "get key",
-    "blob-worker",
-    "blob-worker --dry-run",
-    "blob-worker init",
-    "serve",
-    "coppice-lab ingest",
-    "coppice-lab index",
-    "coppice-lab serve",
-    "coppice-lab demo",
-    "coppice-lab demo --utxo",
-    EXTERNAL,
-];
-
-/// Command whose first call alone is refused, because the other calls are those of `demo --utxo` and `blob-worker`.
-pub const EXTERNAL: &str = "coppice-lab demo --utxo --external";
-/// The first call of [`EXTERNAL`].
-pub const FIRST_EXTERNAL: &str = "grant_role";
-
-/// Beginning of the names of the commands of `coppice-lab`.
-pub const LAB: &str = "coppice-lab ";
-
-/// Returns whether a command tries again after a refusal, without end.
-pub fn is_endless(name: &str) -> bool {
-    name.starts_with("blob-worker")
-}
+pub const COMMANDS: Commands = Commands {
+    names: &[
+        "ingest --utxo",
+        "index",
+        "index --no-ack",
+        "index --skip-damaged --accept-reset",
+        "index after a reorg",
+        "get block",
+        "get transaction",
+        "get key",
+        "blob-worker",
+        "blob-worker --dry-run",
+        "blob-worker init",
+        "serve",
+    ],
+    command,
+    is_endless: |name| name.starts_with("blob-worker"),
+    due: |_, method| (0..method.cases.len()).collect(),
+    treated: TREATED,
+    end: |result| {
+        let code = result.as_ref().err().map_or(0, Exit::code_of);
+        end(result);
+        code
+    },
+    shown: |sentence| printable(sentence).into_owned(),
+};
 
 /// Length of a lease; half of it is over when a late answer comes.
 const LEASE: Duration = Duration::from_millis(400);
 /// Height of the chain of a blob worker.
 const HEIGHT: u32 = 1_010;
 
-/// A command that is run against a client.
-pub type Run = Box<dyn Fn(&Arc<Client<Liar>>) -> Result<()>>;
-
 /// Returns a command's canister, and the command.
-pub fn command(name: &str) -> (World, Run) {
+fn command(name: &str) -> (World, Run) {
     let mut world = World::new();
-    if let Some(name) = name.strip_prefix(LAB) {
-        let run = lab::command(&mut world, name);
-        return (world, run);
-    }
     let args: Vec<_> = name.split(' ').collect();
     let run = match args[0] {
         "ingest" => ingest(&mut world),
@@ -99,17 +84,17 @@ fn parse(args: &[&str]) -> Command {
 
 /// Ingests blocks of which an earlier run has appended the first.
 fn ingest(world: &mut World) -> Run {
-    let blocks = blocks::chain();
+    let blocks = chain();
     let [first, all] = ["first.dat", "all.dat"].map(|name| world.path(name));
-    std::fs::write(&first, blocks::framed(&blocks[..1])).unwrap();
-    std::fs::write(&all, blocks::framed(&blocks)).unwrap();
+    std::fs::write(&first, framed(&blocks[..1])).unwrap();
+    std::fs::write(&all, framed(&blocks)).unwrap();
     let plan = |file: &str, more: &[&str]| {
         let Command::Ingest(args) = parse(&[&["ingest", "--utxo", "--json", "--blk", file][..], more].concat()) else {
             panic!("another command")
         };
         args
     };
-    let client = world.client(None);
+    let client = world.client();
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(1), ..UtxoSettingsChange::default() };
     client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
     feed_to(&client, &read(&[first.clone().into()], None).unwrap(), &plan(&first, &[]).blocks.plan).unwrap();
@@ -165,7 +150,7 @@ fn run_index(args: &IndexArgs, canister: Principal, client: &Client<Liar>, dir: 
 /// Copies a chain into an empty database.
 fn index(world: &mut World, more: &[&str]) -> Run {
     world.register();
-    append(&world.client(None), 1..8, u64::MAX);
+    append(&world.client(), 1..8, u64::MAX);
     world.keep();
     let (args, canister) = (index_args(more), world.canister);
     Box::new(move |client| run_index(&args, canister, client, &tempfile::tempdir()?))
@@ -174,7 +159,7 @@ fn index(world: &mut World, more: &[&str]) -> Run {
 /// Continues a copy, whose last blocks a reorg has replaced.
 fn index_after_reorg(world: &mut World) -> Run {
     world.register();
-    let (client, copied) = (world.client(None), tempfile::tempdir().unwrap());
+    let (client, copied) = (world.client(), tempfile::tempdir().unwrap());
     append(&client, 1..8, u64::MAX);
     let (args, canister) = (index_args(&[]), world.canister);
     run_index(&args, canister, &client, &copied).unwrap();
@@ -193,7 +178,7 @@ fn index_after_reorg(world: &mut World) -> Run {
 fn get(world: &mut World, kind: &str) -> Run {
     let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000).body([7; 1_000]);
     let block = block.transaction([1; 32], None, &[]).transaction([2; 32], None, &[b"key"]);
-    feed::send(&world.client(None), &block.seal().unwrap()).unwrap();
+    feed::send(&world.client(), &block.seal().unwrap()).unwrap();
     world.keep();
     let id = "02".repeat(32);
     let what = match kind {
@@ -228,7 +213,7 @@ fn init(world: &mut World) -> Run {
 
 /// Deletes blobs that are due.
 fn blob_worker(world: &mut World, more: &[&str]) -> Run {
-    let client = world.client(None);
+    let client = world.client();
     client.utxo_notify_block(HEIGHT, true).done().unwrap();
     for blob in 0..3 {
         let (blob_key, file_type) = (ByteBuf::from([blob; 32]), "tx".to_string());
@@ -236,7 +221,7 @@ fn blob_worker(world: &mut World, more: &[&str]) -> Run {
         client.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).done().unwrap();
     }
     let canister = world.canister;
-    init(world)(&world.client(None).into()).unwrap();
+    init(world)(&world.client().into()).unwrap();
     world.keep();
     let more = if more.is_empty() { &["--until-empty"] } else { more };
     let (mut args, stores) = worker(world, more);

@@ -16,7 +16,7 @@ use coppice::ingest::{Plan, feed_to, read};
 use coppice::utxo::set::utxo_hash;
 use coppice_client::Embedded;
 use coppice_interface::*;
-use coppice_lab::spend_chain::{self, FIRST, MATURITY, Shape};
+use coppice_testkit::spend_chain::{self, FIRST, MATURITY, Shape};
 use serde_bytes::ByteBuf;
 use std::path::Path;
 

@@ -7,8 +7,8 @@ use coppice::client::{Client, Transport};
 use coppice::feed;
 use coppice::utxo::set::utxo_hash;
 use coppice_interface::{AppendBlock, MinedTransaction, Spend, UtxoSetMinedBatch};
-use coppice_lab::encodings;
-use coppice_lab::single_calls::{self, NewRecord, Outcome};
+use coppice_testkit::encodings;
+use coppice_testkit::single_calls::{self, NewRecord, Outcome};
 use std::collections::HashMap;
 
 /// The form in which a transaction is sent.

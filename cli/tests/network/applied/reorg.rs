@@ -10,7 +10,7 @@ use bitcoin::{Block, OutPoint, Transaction, Txid};
 use coppice::client::{Client, Wait};
 use coppice_client::Embedded;
 use coppice_interface::{MissingParents, UtxoApplyBlock, UtxoRecord};
-use coppice_lab::spend_chain::{self, FIRST, MATURITY, Shape};
+use coppice_testkit::spend_chain::{self, FIRST, MATURITY, Shape};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 const SHAPE: Shape = Shape { seed: 9, blocks: 60, per_block: 20, pool: 200, wide: 0 };

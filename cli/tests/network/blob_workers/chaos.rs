@@ -4,7 +4,7 @@
 
 use super::bucket::{Bucket, NAME};
 use super::*;
-use coppice_lab::wasm;
+use coppice_testkit::wasm;
 use std::path::PathBuf;
 
 /// A height that the chain does not reach before the end of the test.
@@ -95,10 +95,9 @@ impl Chaos<'_> {
     }
 
     fn upgrade(&self) {
-        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
         let arg = candid::encode_one(None::<CanisterArg>).unwrap();
         let controller = Principal::self_authenticating(b"controller");
-        let wasm = wasm::find(named.as_deref()).unwrap();
+        let wasm = wasm::of_tests();
         self.net.host.upgrade_canister(self.net.canister, wasm, arg, Some(controller)).unwrap();
     }
 

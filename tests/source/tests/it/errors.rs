@@ -4,7 +4,8 @@ use coppice_source::read;
 use std::path::{Path, PathBuf};
 
 /// Crates whose errors people see.
-const CRATES: [&str; 8] = ["canister", "storage", "interface", "client", "host", "cli", "lab", "examples/sequencer"];
+const CRATES: [&str; 9] =
+    ["canister", "storage", "interface", "client", "host", "cli", "lab", "testkit", "examples/sequencer"];
 /// Names under which code has an error at hand.
 const NAMES: [&str; 4] = ["error", "why", "refused", "reason"];
 

@@ -61,7 +61,7 @@ fn calls(adapter: &str) -> BTreeSet<&str> {
 #[test]
 fn laboratory_and_what_it_uses_of_the_command_name_nothing_of_the_network() {
     let mut files = 0;
-    for name in ["cli", "lab"] {
+    for name in ["cli", "lab", "testkit"] {
         let source = root().join(name);
         for file in &read(&source).unwrap().files {
             let module = file.with_extension("");

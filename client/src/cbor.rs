@@ -1,4 +1,4 @@
-//! Values in CBOR, as the network sends them: with or without the tag by which CBOR describes itself.
+//! Values in CBOR as the network sends them: with or without the tag by which CBOR describes itself.
 
 use anyhow::{Error, Result, anyhow, ensure};
 use cbor4ii::core::dec::{self, Read};
@@ -22,7 +22,7 @@ pub fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     Ok(value)
 }
 
-/// Says an error in words, because cbor4ii shows it by its names and braces.
+/// Returns an error as a sentence, because cbor4ii shows it by its names and braces.
 fn sentence(error: DecodeError<Infallible>) -> Error {
     match error {
         DecodeError::Custom(why) => Error::msg(why),
@@ -35,8 +35,13 @@ fn sentence(error: DecodeError<Infallible>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ic_transport_types::ReadStateResponse;
     use serde::de::IgnoredAny;
+
+    #[derive(Debug, Deserialize)]
+    struct ReadStateResponse {
+        #[expect(dead_code, reason = "only read")]
+        certificate: Vec<u8>,
+    }
 
     #[test]
     fn value_is_read_with_and_without_the_tag() {

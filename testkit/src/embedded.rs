@@ -1,13 +1,14 @@
-//! The canister in this process, on the embedded host.
+//! Canister in this process, on the embedded host.
 
 use crate::costs::{Costs, TIMER_CALLS};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
-use coppice::certificate::{self, Vouched};
-use coppice::client::{CanisterClient, Client, Failure, Transport, install_arg};
+use coppice_client::certificate::{self, Vouched};
+use coppice_client::command::CanisterClient;
+use coppice_client::{Client, Failure, Transport};
 use coppice_host::{Execution, Host, Kind};
-use coppice_interface::Role;
 use coppice_interface::methods::TABLE;
+use coppice_interface::{CanisterArg, InitArg, Role};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -44,8 +45,9 @@ impl Embedded {
         let blob_worker = Principal::self_authenticating(b"coppice blob worker");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, CYCLES);
-        host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
-            .context("cannot install the canister")?;
+        let init = InitArg { producers: vec![producer], ..InitArg::default() };
+        let arg = candid::encode_one(Some(CanisterArg::Init(init)))?;
+        host.try_install_canister(canister, wasm, arg, Some(operator)).context("cannot install the canister")?;
         // Its first timer draws the hash key, so that it is ready.
         host.tick();
         Ok(Client::new(Self {

@@ -1,13 +1,13 @@
-//! Deterministic generator of a realistic chain, with realistic block sizes, around mainnet's block 702,861.
+//! Generator of a realistic chain from a seed, with realistic block sizes, around mainnet's block 702,861.
 //!
 //! Sizes come from a deck of cards that is reshuffled when used up. So any stretch of a few dozen blocks has the whole distribution, and
 //! the bytes of a retained window vary little.
 
+use crate::random::Random;
 use anyhow::{Context, Result};
-use coppice::client::Block;
-use coppice::feed;
-use coppice::random::Random;
+use coppice_client::Block;
 use coppice_interface::{AppendBlock, BlockHash};
+use sha2::{Digest, Sha256};
 
 /// Number of the one block that is mainnet's own, with its hash and parent.
 pub const REAL_NUMBER: u64 = 702_861;
@@ -29,7 +29,11 @@ const RECEIPT: std::ops::RangeInclusive<u64> = 40..=200;
 fn real() -> Result<AppendBlock> {
     let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
     let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).context("block 702,861 cannot be decoded")?;
-    feed::bitcoin_block(REAL_NUMBER, raw, &block)
+    Ok(Block::from_bitcoin(REAL_NUMBER, raw, &block).seal()?)
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
 }
 
 /// Generates the blocks one after the other.
@@ -64,7 +68,7 @@ impl Generator {
             first,
             end: first + blocks,
             next: first,
-            parent: feed::sha256(&seed.to_le_bytes()).into(),
+            parent: sha256(&seed.to_le_bytes()).into(),
             start_secs,
             interval_secs,
         })
@@ -93,7 +97,7 @@ impl Generator {
         let mut rest = &bytes[..];
         let receipts = lengths.into_iter().filter_map(|length| rest.split_off(..length));
         // Hashes of distinct inputs, so no id occurs twice.
-        let id = |position: u32| feed::sha256(&[&seed[..], &number, &position.to_le_bytes()].concat());
+        let id = |position: u32| sha256(&[&seed[..], &number, &position.to_le_bytes()].concat());
         let with = |block: Block, (position, receipt)| block.transaction(id(position), Some(receipt), &[]);
         (0..).zip(receipts).fold(block.body(body), with)
     }
@@ -111,7 +115,7 @@ impl Iterator for Generator {
             REAL_NUMBER => self.real.hash.clone(),
             // The real block's parent gets its real hash.
             _ if number + 1 == REAL_NUMBER => self.real.parent_hash.clone(),
-            _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()).into(),
+            _ => sha256(&[&self.parent[..], &number.to_le_bytes()].concat()).into(),
         };
         let timestamp_secs = self.start_secs + position * self.interval_secs;
         let parent_hash = self.parent.clone();
@@ -133,10 +137,16 @@ impl Iterator for Generator {
 mod tests {
     use super::*;
     use bitcoin::hashes::Hash;
+    use coppice_client::MAX_APPEND;
+    use coppice_interface::segments::Index;
     use std::collections::HashSet;
 
     fn chain(seed: u64, blocks: u64) -> Generator {
         Generator::new(seed, blocks, 1_000, 15).unwrap()
+    }
+
+    fn payload_len(block: &AppendBlock) -> usize {
+        block.body.len() + block.receipts.len() + block.index.len()
     }
 
     #[test]
@@ -154,7 +164,7 @@ mod tests {
         assert_eq!(*real[1].hash, block.block_hash().to_byte_array());
         assert_eq!(*real[1].parent_hash, block.header.prev_blockhash.to_byte_array());
         assert_ne!(real[0].hash, real[1].hash);
-        assert_eq!(blocks.iter().filter(|block| feed::payload_len(block) > feed::MAX_APPEND).count(), 1);
+        assert_eq!(blocks.iter().filter(|block| payload_len(block) > MAX_APPEND).count(), 1);
     }
 
     #[test]
@@ -163,7 +173,8 @@ mod tests {
         assert!(a == b);
         let other: Vec<_> = chain(8, 60).collect();
         assert_ne!(a[0].hash, other[0].hash);
-        let ids: Vec<_> = a.iter().chain(&other).flat_map(|block| feed::ids_of(&block.index)).collect();
+        let index = |block: &AppendBlock| Index::parse(&block.index).unwrap().all_ids().to_vec();
+        let ids: Vec<_> = a.iter().chain(&other).flat_map(index).collect();
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }
 }

@@ -1,4 +1,4 @@
-//! `coppice-lab serve --api`: answers agents on the port of the pages, and gives roles to the identities of their users.
+//! Answers to agents on the port of a canister's pages, and roles for the identities of their users.
 
 use crate::embedded::Embedded;
 use crate::replica::{Answer, Replica};
@@ -6,9 +6,8 @@ use anyhow::Result;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use candid::Principal;
-use coppice::client::{Client, Wait};
-use coppice::exit::why;
-use coppice::gateway::Own;
+use coppice_client::Client;
+use coppice_client::command::Wait;
 use coppice_interface::{Grant, Role};
 
 /// Where agents send their requests.
@@ -23,15 +22,12 @@ const CORS: [(&str, &str); 3] = [
     ("access-control-allow-headers", "content-type, cookie"),
 ];
 
-/// Returns the answers of a replica to agents.
-pub fn answers(replica: Replica) -> Own {
-    Box::new(move |request| {
-        let path = request.path();
-        path.starts_with(PREFIX).then(|| answer(&replica, request.asked.method(), path, request.asked.body()))
-    })
+/// Returns a replica's answer to an agent's request, or `None` if the path is none of the interface.
+pub fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Option<Response> {
+    path.starts_with(PREFIX).then(|| answered(replica, method, path, body))
 }
 
-fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Response {
+fn answered(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Response {
     if method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, CORS).into_response();
     }
@@ -40,7 +36,7 @@ fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Respon
     }
     let answer = replica.answer(path, body);
     let Answer { status, body } =
-        answer.unwrap_or_else(|error| Answer::refused(StatusCode::INTERNAL_SERVER_ERROR, &why(&error)));
+        answer.unwrap_or_else(|error| Answer::refused(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")));
     (status, CORS, [("content-type", "application/cbor")], body).into_response()
 }
 

@@ -1,16 +1,14 @@
-//! Judgement of the runs: what each refused run had to show, and what no run may show.
+//! Judgement of the runs: the sentence that each refused run had to show, and the forms that no run may show.
 
 use super::cases::{self, Case, Method};
-use super::commands::is_endless;
+use super::commands::{Commands, Treated};
 use super::liar::MANY;
 use super::play::Ran;
-use super::treated::{self, TREATED, Treated};
-use coppice::terminal::printable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Fails if a run has shown its refusal in another way than it should, or a refusal was left out. `known`: the methods that `coppice` calls.
-pub fn judge(ran: &[Ran], known: &BTreeSet<String>) {
+/// Fails if a run has shown its refusal in another way than it should, or a refusal was left out.
+pub fn judge(commands: &Commands, ran: &[Ran]) {
     let methods: BTreeMap<&str, Method> = cases::all().into_iter().map(|method| (method.name, method)).collect();
     let (mut wrong, mut used, mut refused) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for run in ran {
@@ -20,7 +18,7 @@ pub fn judge(ran: &[Ran], known: &BTreeSet<String>) {
             Some((method, number)) => {
                 let case = &methods[method.as_str()].cases[*number];
                 refused.insert((run.command, method.as_str(), *number));
-                (format!("{method}, {}", case.name), check(run, method, case, &mut used))
+                (format!("{method}, {}", case.name), check(commands, run, method, case, &mut used))
             }
         };
         if let Err(why) = result {
@@ -32,17 +30,19 @@ pub fn judge(ran: &[Ran], known: &BTreeSet<String>) {
     let due = called.flat_map(|(command, method)| {
         let of =
             methods.get(method).unwrap_or_else(|| panic!("{command} calls {method}, which is no method of the table"));
-        of.due(command, known).into_iter().map(move |case| (command, method, case))
+        (commands.due)(command, of).into_iter().map(move |case| (command, method, case))
     });
     assert_eq!(refused, due.collect(), "each case of each method that a command calls");
     assert!(wrong.is_empty(), "{} of {} runs:\n{}", wrong.len(), refused.len(), wrong.join("\n"));
-    let unused: Vec<_> = (0..TREATED.len()).filter(|at| !used.contains(at)).map(|at| TREATED[at]).collect();
+    let unused: Vec<_> = (0..).zip(commands.treated).filter(|(at, _)| !used.contains(at)).map(|(_, row)| row).collect();
     assert!(unused.is_empty(), "no run is treated so: {unused:?}");
 }
 
 /// Fails if code of the commands calls a method that refuses and that no command called, and returns the methods that no command calls.
-pub fn uncalled(ran: &[Ran], sources: &[PathBuf]) -> Vec<&'static str> {
-    let called: BTreeSet<&str> = ran.iter().flat_map(|run| run.called.iter().map(String::as_str)).collect();
+/// `elsewhere`: methods that the commands of the other program call.
+pub fn uncalled(ran: &[Ran], elsewhere: &[&str], sources: &[PathBuf]) -> Vec<&'static str> {
+    let called = ran.iter().flat_map(|run| run.called.iter().map(String::as_str));
+    let called: BTreeSet<&str> = called.chain(elsewhere.iter().copied()).collect();
     let code: String = sources.iter().map(|path| production(path)).collect();
     let refusing = cases::all().into_iter().filter(|method| !method.cases.is_empty()).map(|method| method.name);
     let left: Vec<&str> = refusing.filter(|name| !called.contains(name)).collect();
@@ -67,7 +67,7 @@ fn production(path: &Path) -> String {
 }
 
 /// Checks a run of a refused method.
-fn check(run: &Ran, method: &str, case: &Case, used: &mut BTreeSet<usize>) -> Result<(), String> {
+fn check(commands: &Commands, run: &Ran, method: &str, case: &Case, used: &mut BTreeSet<usize>) -> Result<(), String> {
     if run.told == 0 {
         return Err("the method was not called".into());
     }
@@ -77,17 +77,17 @@ fn check(run: &Ran, method: &str, case: &Case, used: &mut BTreeSet<usize>) -> Re
     if let Some(shown) = debugged(&run.output, &case.debug) {
         return Err(format!("it shows {shown}"));
     }
-    let treated = treated::row(run.command, method, &case.name);
+    let treated = commands.row(run.command, method, &case.name);
     used.extend(treated);
-    let own = printable(&case.sentence);
-    let (sentence, ends_well) = match treated.map(|at| TREATED[at].3) {
+    let own = (commands.shown)(&case.sentence);
+    let (sentence, ends_well) = match treated.map(|at| commands.treated[at].3) {
         None => (&*own, None),
         Some(Treated::Says(text)) => (text, Some(false)),
         Some(Treated::Noted) => (&*own, Some(true)),
         Some(Treated::Expected) => ("", Some(true)),
     };
     // A worker that tries again may delete all blobs in the end.
-    let ends_well = ends_well.or((!is_endless(run.command)).then_some(false));
+    let ends_well = ends_well.or((!(commands.is_endless)(run.command)).then_some(false));
     if !run.output.contains(sentence) {
         return Err(format!("it does not show \"{sentence}\""));
     }

@@ -1,4 +1,4 @@
-//! A short chain of Bitcoin blocks: coinbases, spends, and a transaction that is longer than a message.
+//! Short chain of Bitcoin blocks: coinbases, spends, and a transaction that is longer than a message.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::block::Version;

@@ -1,24 +1,33 @@
-//! Finds the canister's wasm, or builds it.
+//! Wasm of the canister: a file, or else a build.
 
 use anyhow::{Context, Result, bail};
-use coppice::say;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The workspace that this command was built from.
+/// The workspace that this crate was built from.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Returns the canister's wasm, raw or gzipped: the named file, or else the output of the workspace's `scripts/build-wasm`.
+/// Returns the canister's wasm, raw or gzipped: the named file, or else the output of the workspace's `scripts/build-wasm`, which `tell`
+/// announces.
 ///
 /// # Errors
 /// When the file cannot be read or is not wasm, or the build fails.
-pub fn find(named: Option<&Path>) -> Result<Vec<u8>> {
+pub fn find(named: Option<&Path>, tell: fn(&str)) -> Result<Vec<u8>> {
     match named {
         Some(path) => read(path),
-        None => build(&workspace()),
+        None => build(&workspace(), tell),
     }
+}
+
+/// Returns the wasm for tests: the file that `COPPICE_WASM` names, or else a build.
+///
+/// # Panics
+/// As [`find`] fails.
+pub fn of_tests() -> Vec<u8> {
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    find(named.as_deref(), |line| eprintln!("{line}")).expect("the canister's wasm")
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -29,7 +38,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn build(workspace: &Path) -> Result<Vec<u8>> {
+fn build(workspace: &Path, tell: fn(&str)) -> Result<Vec<u8>> {
     let script = workspace.join("scripts").join("build-wasm");
     if !script.is_file() {
         bail!(
@@ -37,7 +46,7 @@ fn build(workspace: &Path) -> Result<Vec<u8>> {
             script.display()
         );
     }
-    say!("building the canister (scripts/build-wasm)");
+    tell("building the canister (scripts/build-wasm)");
     // The build's stdout is captured, because this process's stdout is for results.
     let output = Command::new(&script)
         .env("COPPICE_BUILD", "coppice")
@@ -54,16 +63,18 @@ fn build(workspace: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn silent(_: &str) {}
+
     #[test]
     fn missing_or_invalid_wasm_is_refused_with_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("canister.wasm");
-        let error = format!("{:#}", find(Some(&path)).unwrap_err());
+        let error = format!("{:#}", find(Some(&path), silent).unwrap_err());
         assert!(error.contains("canister.wasm"), "{error}");
         std::fs::write(&path, b"hello").unwrap();
-        assert!(find(Some(&path)).is_err());
+        assert!(find(Some(&path), silent).is_err());
         std::fs::write(&path, b"\0asm\x01\0\0\0").unwrap();
-        assert_eq!(find(Some(&path)).unwrap().len(), 8);
-        assert!(format!("{:#}", build(dir.path()).unwrap_err()).contains("--wasm"));
+        assert_eq!(find(Some(&path), silent).unwrap().len(), 8);
+        assert!(format!("{:#}", build(dir.path(), silent).unwrap_err()).contains("--wasm"));
     }
 }

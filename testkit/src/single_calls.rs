@@ -1,9 +1,10 @@
-//! Sends single records and spends to the canister, as a node does for transactions that no block has yet.
+//! Single records and spends, sent as a node does for transactions that no block has yet.
 
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Txid;
 use bitcoin::hashes::Hash;
-use coppice::client::{Client, Transport, Wait};
+use coppice_client::command::Wait;
+use coppice_client::{Client, Transport};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 

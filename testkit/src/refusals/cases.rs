@@ -1,15 +1,12 @@
 //! Errors of every method, made from the table of methods: the cases of each, and a canister's answer with each case.
 
-use super::commands::{EXTERNAL, FIRST_EXTERNAL, LAB};
 use super::samples;
-use super::treated::{self, TREATED};
 use candid::CandidType;
 use candid::types::internal::TypeContainer;
 use candid::types::value::{IDLArgs, IDLValue};
 use coppice_interface::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
@@ -178,30 +175,6 @@ fn method<T: CandidType>(name: &'static str, cases: Vec<Case>) -> Method {
     let may_refuse = samples::has_result(&types.env, &of) || name == "get_tip_certificate";
     assert_eq!(may_refuse, !cases.is_empty(), "{name}: an error of it is not Told");
     Method { name, cases }
-}
-
-impl Method {
-    /// Returns the numbers of the cases for a command. `coppice` meets all of them. `coppice-lab` meets the first three outermost cases and
-    /// those that it treats apart, and one alone if `known`, the methods that `coppice` calls, has the method: it shows all other errors of a
-    /// method by the same code, and its long runs would take minutes.
-    pub fn due(&self, command: &str, known: &BTreeSet<String>) -> Vec<usize> {
-        let outermost = |at: usize| self.cases[at].name.split('/').next();
-        let all = 0..self.cases.len();
-        if command == EXTERNAL && self.name != FIRST_EXTERNAL {
-            return Vec::new();
-        }
-        match command.starts_with(LAB) {
-            false => all.collect(),
-            true if known.contains(self.name) => all.take(1).collect(),
-            true => {
-                let is_treated = |at: usize| {
-                    treated::row(command, self.name, &self.cases[at].name).is_some_and(|row| !TREATED[row].2.is_empty())
-                };
-                let first = all.clone().filter(|&at| (0..at).all(|before| outermost(before) != outermost(at))).take(3);
-                first.chain(all.filter(|&at| is_treated(at))).collect::<BTreeSet<_>>().into_iter().collect()
-            }
-        }
-    }
 }
 
 macro_rules! all {

@@ -1,12 +1,12 @@
-//! A canister in this process, whose state is put back before each command.
+//! Canister in this process, whose state is put back before each command.
 
 use super::liar::{Liar, Lie};
+use crate::wasm;
 use candid::Principal;
-use coppice::client::{Client, Wait};
+use coppice_client::Client;
+use coppice_client::command::Wait;
 use coppice_host::{Checkpoint, Host};
 use coppice_interface::{CanisterArg, Exporter, Grant, InitArg, Role};
-use coppice_lab::wasm;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A canister, a caller with every role, and a directory.
@@ -19,6 +19,8 @@ pub struct World {
 }
 
 impl World {
+    /// Installs the canister.
+    #[expect(clippy::new_without_default, reason = "it installs a canister")]
     pub fn new() -> Self {
         coppice_host::set_module_cache(coppice_host::default_module_cache());
         let (host, principal) = (Arc::new(Host::new()), Principal::self_authenticating(b"caller"));
@@ -30,13 +32,12 @@ impl World {
         };
         let canister = host.create_canister_with_settings(Some(principal), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
-        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
         let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
-        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(principal));
+        host.install_canister(canister, wasm::of_tests(), arg, Some(principal));
         // Its first timer draws the hash key, so that it is ready.
         host.tick();
         let world = Self { host, canister, principal, dir: tempfile::tempdir().unwrap(), checkpoint: None };
-        let client = world.client(None);
+        let client = world.client();
         client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
         world
     }
@@ -44,7 +45,7 @@ impl World {
     /// Registers the caller as an exporter.
     pub fn register(&self) {
         let exporter = Exporter { name: "indexer".into(), principal: self.principal };
-        self.client(None).register_exporter(&exporter).done().unwrap();
+        self.client().register_exporter(&exporter).done().unwrap();
     }
 
     /// Makes the present state the one in which commands begin.
@@ -55,11 +56,15 @@ impl World {
     /// Puts the canister back to the kept state, and returns a client of it.
     pub fn restored(&self, lie: Option<Lie>) -> Arc<Client<Liar>> {
         self.host.restore(self.checkpoint.as_ref().expect("a state was kept"));
-        Arc::new(self.client(lie))
+        Arc::new(self.lying(lie))
     }
 
-    /// Returns a client of the canister as it is.
-    pub fn client(&self, lie: Option<Lie>) -> Client<Liar> {
+    /// Returns an honest client of the canister as it is.
+    pub fn client(&self) -> Client<Liar> {
+        self.lying(None)
+    }
+
+    fn lying(&self, lie: Option<Lie>) -> Client<Liar> {
         Client::new(Liar::new(self.host.clone(), self.canister, self.principal, lie))
     }
 

@@ -1,10 +1,10 @@
-//! `coppice-lab serve --producer`: a canister of the user's own, which feeds an empty Coppice on the same host.
+//! Canister that feeds an empty Coppice on the same host, and its log.
 
 use crate::embedded::Embedded;
 use anyhow::{Context, Result, anyhow};
 use candid::{Encode, Principal};
-use coppice::client::{Client, Wait};
-use coppice::say;
+use coppice_client::Client;
+use coppice_client::command::Wait;
 use coppice_host::Host;
 use coppice_interface::{Grant, Role};
 use std::path::Path;
@@ -53,10 +53,6 @@ impl Log {
         let new = records.into_iter().filter(|record| record.idx >= next);
         new.map(|record| String::from_utf8_lossy(&record.content).into_owned()).collect()
     }
-
-    pub fn print(&self) {
-        self.new_lines().iter().for_each(|line| say!("canister {}: {line}", self.canister));
-    }
 }
 
 #[cfg(test)]
@@ -69,9 +65,8 @@ mod tests {
 
     #[test]
     fn traps_of_the_producer_are_told_once() {
-        let named = std::env::var_os("COPPICE_WASM").map(std::path::PathBuf::from);
         coppice_host::set_module_cache(coppice_host::default_module_cache());
-        let client = Embedded::start(crate::wasm::find(named.as_deref()).unwrap()).unwrap();
+        let client = Embedded::start(crate::wasm::of_tests()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), TRAPS).unwrap();
         let me = Principal::self_authenticating(b"me");

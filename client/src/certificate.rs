@@ -1,4 +1,4 @@
-//! The subnet's certificate of a canister's chain, the answer of `get_tip_certificate`: the head, its seal and the chain's beginning
+//! Certificate of a canister's chain by the subnet, the answer of `get_tip_certificate`: the head, its seal and the chain's beginning
 //! (`docs/design.md` 5.1). No replica can forge it.
 
 use crate::cbor;
@@ -39,6 +39,7 @@ pub struct Certified {
     pub head: Option<(u64, Seal)>,
     /// The beginning; `None` if the seal before it was in a damaged block.
     pub kept: Option<Kept>,
+    /// The canister's answer.
     pub answer: TipCertificate,
 }
 

@@ -1,22 +1,22 @@
-//! A process that runs one command: first with an honest canister, then once for each case of the error of each method that was called.
+//! Process that runs one command: first with an honest canister, then once for each case of the error of each method that was called.
 //! Lines between the command's own tell its output apart.
 
 use super::cases;
-use super::commands;
+use super::commands::Commands;
 use super::liar::{FEW, Lie, MANY};
-use coppice::exit::{Exit, end};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Environment variable with the command's name.
 const NAME: &str = "COPPICE_REFUSED_COMMAND";
-/// Environment variable with the methods that other commands call.
-const KNOWN: &str = "COPPICE_REFUSED_ELSEWHERE";
+/// Processes at one time.
+const PROCESSES: usize = 2;
+
 /// First word of the line before a run's output.
 const BEGINS: &str = "@begins ";
 /// First word of the line after a run's output.
@@ -40,27 +40,24 @@ pub struct Ran {
 }
 
 /// Runs the command that the environment names.
-pub fn play() {
+pub fn play(commands: &Commands) {
     let Ok(name) = std::env::var(NAME) else { return };
-    let known = std::env::var(KNOWN).unwrap_or_default().split(',').map(str::to_string).collect();
-    let (world, run) = commands::command(&name);
+    let (world, run) = (commands.command)(&name);
     let runs = Arc::new(AtomicU32::new(0));
     end_if_stuck(runs.clone());
     let one = |lie: Option<Lie>, of: &str| {
         runs.fetch_add(1, Ordering::Relaxed);
         let client = world.restored(lie);
         mark(&format!("{BEGINS}{of}"));
-        let result = run(&client);
-        let code = result.as_ref().err().map_or(0, Exit::code_of);
-        end(result);
+        let code = (commands.end)(run(&client));
         let liar = client.transport();
         mark(&format!("{ENDS}{code} {} {}", liar.told(), liar.record().methods().join(",")));
         liar.record()
     };
     let record = Arc::new(one(None, ""));
-    let (called, is_endless) = (record.methods(), commands::is_endless(&name));
+    let (called, is_endless) = (record.methods(), (commands.is_endless)(&name));
     for method in cases::all().into_iter().filter(|method| called.iter().any(|called| called == method.name)) {
-        let due = method.due(&name, &known);
+        let due = (commands.due)(&name, &method);
         for (number, case) in method.cases.into_iter().enumerate().filter(|(number, _)| due.contains(number)) {
             let (times, record) = if is_endless { (FEW, None) } else { (MANY, Some(record.clone())) };
             let lie = Lie { method: method.name, case: Arc::new(case), times, record };
@@ -91,13 +88,27 @@ fn mark(line: &str) {
     }
 }
 
-/// Runs a command in another process, by the test with this name, and returns its runs. `known`: the methods that other commands call.
-pub fn played(command: &'static str, test: &str, known: &BTreeSet<String>) -> Vec<Ran> {
+/// Runs each command in a process of its own, by the test with this name, and returns all runs.
+pub fn played(commands: &Commands, test: &str) -> Vec<Ran> {
+    let (left, ran) = (Mutex::new(commands.names.to_vec()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..PROCESSES {
+            scope.spawn(|| {
+                while let Some(command) = { left.lock().unwrap().pop() } {
+                    let runs = one_played(command, test);
+                    ran.lock().unwrap().extend(runs);
+                }
+            });
+        }
+    });
+    ran.into_inner().unwrap()
+}
+
+fn one_played(command: &'static str, test: &str) -> Vec<Ran> {
     let dir = tempfile::tempdir().unwrap();
     let [stdout, stderr] = ["stdout", "stderr"].map(|name| dir.path().join(name));
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args([test, "--exact", "--ignored", "--nocapture"]).env(NAME, command).env_remove("COPPICE_IDENTITY");
-    process.env(KNOWN, known.iter().map(String::as_str).collect::<Vec<_>>().join(","));
     process.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
     let status = process.status().unwrap();
     let [stdout, stderr] = [stdout, stderr].map(|path| std::fs::read_to_string(path).unwrap());

@@ -1,11 +1,11 @@
-//! A canister whose clock runs: with an endless chain, a block per minute, an exporter that copies it with pauses, and a policy that prunes
+//! Canister whose clock runs: with an endless chain, a block per minute, an exporter that copies it with pauses, and a policy that prunes
 //! behind both; or with a chain that is complete.
 
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
-use anyhow::Result;
-use coppice::client::{CanisterClient, Client, Wait};
-use coppice::feed;
+use anyhow::{Context, Result};
+use coppice_client::Client;
+use coppice_client::command::{CanisterClient, Wait};
 use coppice_interface::{AppendBlock, BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,8 @@ impl<C: CanisterClient> Demonstration<C> {
             run();
         }
         if let Some(block) = self.refused.take().or_else(|| self.blocks.as_mut()?.next()) {
-            match feed::send(&self.client, &block) {
+            let sent = self.client.send_block(&block).done();
+            match sent.with_context(|| format!("block {}", block.number)) {
                 Ok(_) => {
                     self.appended += 1;
                     self.last = Some((block.number, block.hash));

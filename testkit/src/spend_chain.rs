@@ -1,9 +1,10 @@
-//! Deterministic chain of Bitcoin blocks for UTXO records: transactions of two inputs and two outputs, which spend outputs of earlier
+//! Chain of Bitcoin blocks for UTXO records, from a seed: transactions of two inputs and two outputs, which spend outputs of earlier
 //! blocks and of their own block, and one transaction of thousands of inputs.
 //!
 //! The first block's coinbase has the outputs that the chain begins with, so a coinbase must be spendable in the next block
 //! (`coinbase_maturity` 1). The number of spendable outputs stays the same from then on.
 
+use crate::random::Random;
 use bitcoin::absolute::LockTime;
 use bitcoin::block::Version as BlockVersion;
 use bitcoin::constants::genesis_block;
@@ -13,7 +14,6 @@ use bitcoin::transaction::Version;
 use bitcoin::{
     Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness,
 };
-use coppice::random::Random;
 use std::collections::HashSet;
 
 /// Blocks until a coinbase of the chain can be spent.

@@ -1,13 +1,13 @@
-//! A canister on an embedded host that lies: it refuses the calls of one method.
+//! Canister on an embedded host that refuses the calls of one method.
 //!
 //! An honest run is recorded: its answers, and the state of the host before the first call of each method. A run in which a method is refused
 //! is the same up to the first call of that method, so it takes the answers from the record until then, and the host begins there.
 
 use super::cases::Case;
 use candid::Principal;
-use coppice::certificate::{self, Vouched};
-use coppice::client::{CanisterClient, Failure, Transport};
-use coppice_client::Embedded;
+use coppice_client::certificate::{self, Vouched};
+use coppice_client::command::CanisterClient;
+use coppice_client::{Embedded, Failure, Transport};
 use coppice_host::{Checkpoint, Host};
 use coppice_interface::Role;
 use std::collections::BTreeMap;
