@@ -18,7 +18,7 @@ const PATIENCE: u32 = 150;
 
 /// A client of one canister, in this process or on a network: the transport of its calls, the principals that make them, and the clock.
 ///
-/// [`Client`] adds the canister's methods to it. The defaults are for a real clock.
+/// [`Client`](crate::Client) adds the canister's methods to it. The defaults are for a real clock.
 pub trait CanisterClient: Transport + Sync {
     /// Returns the principal that makes the calls of a role: the same for all roles, or one for each.
     fn principal(&self, role: Role) -> Principal;
@@ -62,7 +62,7 @@ pub trait CanisterClient: Transport + Sync {
     }
 }
 
-/// A call of [`Client`] that blocks. Its error is [`Error`] if the canister's method can refuse, else [`CallError`].
+/// A call of [`Client`](crate::Client) that blocks. Its error is [`Error`] if the canister's method can refuse, else [`CallError`].
 pub trait Wait<T, E>: Future<Output = Result<T, E>> + Sized {
     /// The canister's answer: a result with the canister's reason, if the method can refuse.
     type Answer;
