@@ -10,7 +10,8 @@ use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
 /// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
-const SHARES: arena::Shares = arena::Shares { spaces: in_arena(Owner::Spaces), counted: &owners::ALL };
+const SHARES: arena::Shares =
+    arena::Shares { spaces: in_arena(Owner::Spaces), strays: in_arena(Owner::Stray), counted: &owners::ALL };
 
 /// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;

@@ -45,11 +45,13 @@ pub enum Owner {
     KeyIndex,
     /// Settings, state, directories of the indexes, logs and samples.
     Spaces,
+    /// Nobody: pages that other code of the canister has grown. They are billed, and never read or written.
+    Stray,
 }
 
 impl Owner {
     /// Number of owners.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
     /// All owners, in the order in which they are stored.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Chain,
@@ -62,6 +64,7 @@ impl Owner {
         Self::TransactionIndex,
         Self::KeyIndex,
         Self::Spaces,
+        Self::Stray,
     ];
 
     /// Returns the owner with this stored index.

@@ -109,6 +109,8 @@ pub enum ProblemCode {
     ExporterKeyless,
     /// Deletions are stopped: nothing is pruned, and workers get no blob to delete.
     DeletionsStopped,
+    /// Other code of the canister has grown stable memory: these pages are billed, and never used.
+    StrayMemory,
     /// No principal has a role that feeds the canister.
     NoProducer,
     /// No exporter is registered, and the setting `set_up_as_meant` is off.
@@ -119,7 +121,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -167,6 +169,7 @@ impl ProblemCode {
         Self::TransactionUploadStuck,
         Self::ExporterKeyless,
         Self::DeletionsStopped,
+        Self::StrayMemory,
         Self::NoProducer,
         Self::NoExporter,
         Self::NoPolicy,

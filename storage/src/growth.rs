@@ -8,6 +8,9 @@
 //! balances is its price. With that price the rest is checked, and either grown, or refused with the missing cycles. After a refusal that
 //! page stays, and is part of the next growth.
 //!
+//! Pages that other code of the canister has grown are strays: they belong to nobody, and the arena passes over them before its next
+//! growth. A page count of its own, persisted, tells them from pages that this growth has made.
+//!
 //! At least 1 MiB is grown, and a sixteenth of all memory if more is not needed, because each growth asks the platform several times. If
 //! that much is refused, less is tried, down to what is needed.
 //!
@@ -22,6 +25,7 @@ use crate::{GrowError, NS, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Nodes of the subnet for which the prices below hold.
 const NODES: u128 = 13;
@@ -45,6 +49,9 @@ const LEAST: u64 = 16;
 const FRACTION: u64 = 16;
 /// …but by no more than this many pages at once if fewer suffice (512 MiB).
 const MOST: u64 = 8_192;
+
+/// Bytes of the reserved cycles, behind which the cell has the page count.
+const OWN: u64 = 24;
 
 /// Inputs to the growth check that the platform does not provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +87,15 @@ pub struct Growth<P = crate::Ic> {
     wanted: Cell<u64>,
     /// The reserved cycles: as loaded from their cell, plus what growths have reserved since.
     reserved: Cell<Reserved>,
-    /// Address of the cell of the reserved cycles.
+    /// Raw pages up to the last one that is not a stray.
+    own: Cell<u64>,
+    /// Address of the cell of the reserved cycles, and of the page count behind it.
     cell: u64,
     platform: PhantomData<P>,
 }
 
 impl<P: Platform> Growth<P> {
-    /// Creates the state without a cap and a measured price. The reserved cycles have 24 bytes at `cell`.
+    /// Creates the state without a cap and a measured price. The reserved cycles and the page count have 32 bytes at `cell`.
     pub(crate) fn new(terms: Terms, cell: u64) -> Self {
         Self {
             max_pages: Cell::new(u64::MAX),
@@ -95,14 +104,29 @@ impl<P: Platform> Growth<P> {
             put_off: Cell::new(false),
             wanted: Cell::new(0),
             reserved: Cell::default(),
+            own: Cell::new(Raw::<P>::new().pages()),
             cell,
             platform: PhantomData,
         }
     }
 
-    /// Reads the reserved cycles of memory that is laid out.
-    pub(crate) fn load(&self) {
-        self.reserved.set(Raw::<P>::new().read_with(self.cell, Reserved::decode));
+    /// Reads the cell in memory that is laid out up to the page `end`.
+    pub(crate) fn load(&self, end: u64) {
+        let raw = Raw::<P>::new();
+        self.reserved.set(raw.read_with(self.cell, Reserved::decode));
+        self.own.set(raw.read_u64(self.cell + OWN).max(end));
+    }
+
+    /// Returns the raw pages that other code has grown and the arena has not passed over.
+    pub(crate) fn strays(&self) -> Range<u64> {
+        let own = self.own.get();
+        own..Raw::<P>::new().pages().max(own)
+    }
+
+    /// Counts all raw pages, and those up to `end`, as passed.
+    pub(crate) fn pass(&self, end: u64) {
+        self.own.set(self.own.get().max(end).max(Raw::<P>::new().pages()));
+        self.save();
     }
 
     /// Sets the cap on raw pages of 64 KiB.
@@ -145,7 +169,7 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Makes the growth that was deferred.
-    pub fn grow_wanted(&self) -> Result<(), GrowError> {
+    pub(crate) fn grow_wanted(&self) -> Result<(), GrowError> {
         self.reserve(self.wanted.get())?;
         self.wanted.set(0);
         Ok(())
@@ -199,14 +223,17 @@ impl<P: Platform> Growth<P> {
         let reserved = before.saturating_sub(*balance);
         if reserved > 0 {
             self.reserved.set(Reserved { cycles: self.reserved_now() + reserved, at: now });
-            self.save();
         }
+        self.pass(0);
         Ok(reserved)
     }
 
-    /// Writes the cycles reserved for storage.
+    /// Writes the cell.
     pub(crate) fn save(&self) {
-        Raw::<P>::new().write(self.cell, &self.reserved.get().encode());
+        let mut bytes = [0; 32];
+        bytes[..OWN as usize].copy_from_slice(&self.reserved.get().encode());
+        bytes[OWN as usize..].copy_from_slice(&self.own.get().to_le_bytes());
+        Raw::<P>::new().write(self.cell, &bytes);
     }
 
     /// The measured price while it is valid.

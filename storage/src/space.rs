@@ -14,7 +14,7 @@ mod header;
 
 use crate::arena::{Arena, GRANULE};
 use crate::superblock::Root;
-use crate::{GrowError, OS_PAGE, OpenError, Platform};
+use crate::{GrowError, OpenError, Platform};
 use ic_stable_structures::Memory;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
@@ -24,9 +24,6 @@ use std::ops::Range;
 pub const LEAF: u64 = GRANULE;
 /// Maximum leaves of a space, which are 1 GiB: as many as a root lists.
 pub const MAX_LEAVES: u64 = GRANULE / 4;
-
-/// A part of a new leaf.
-static ZEROS: [u8; OS_PAGE as usize] = [0; OS_PAGE as usize];
 
 /// One structure's own addresses. Exactly one exists for an id.
 pub struct Space<P: Platform = crate::Ic> {
@@ -116,21 +113,16 @@ impl<P: Platform> Space<P> {
         let needs_root = root.leaves < 2 && range.end > 1;
         // All granules are reserved before the first is taken.
         self.arena.reserve(owner, &[(1, missing + u64::from(needs_root))])?;
-        let taken: Result<Vec<u64>, GrowError> =
-            (0..missing + u64::from(needs_root)).map(|_| self.arena.take_granules(owner, 1)).collect();
-        let mut taken = taken?.into_iter();
+        let taken: Result<Vec<u64>, GrowError> = (0..missing).map(|_| self.arena.take_zeros(owner)).collect();
+        let taken = taken?;
+        let new_root = if needs_root { Some(self.arena.take_granules(owner, 1)?) } else { None };
         let mut leaves = self.leaves.borrow_mut();
         let listed = if needs_root { 0 } else { leaves.len() };
         let count = leaves.len().max(range.end as usize);
         leaves.resize(count, 0);
         let absent = leaves[range.start as usize..range.end as usize].iter_mut().filter(|leaf| **leaf == 0);
-        for (leaf, granule) in absent.zip(&mut taken) {
-            // The granule may hold what another structure left there.
-            let pages = granule * GRANULE..(granule + 1) * GRANULE;
-            pages.step_by(ZEROS.len()).for_each(|at| self.arena.payload().write(at, &ZEROS));
-            *leaf = granule as u32;
-        }
-        let granule = match taken.next() {
+        absent.zip(taken).for_each(|(leaf, granule)| *leaf = granule as u32);
+        let granule = match new_root {
             Some(granule) => granule as u32,
             None if count == 1 => leaves[0],
             None => root.granule,

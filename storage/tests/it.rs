@@ -16,6 +16,7 @@ const LOG: Owner = Owner::new(0);
 const RECORDS: Owner = Owner::new(1);
 const KEYS: Owner = Owner::new(2);
 const SPACES: Owner = Owner::new(3);
+const STRAYS: Owner = Owner::new(4);
 const WINDOWS: [u64; 10] = [300, 700, 1_700, 4_000, 9_000, 20_000, 45_000, 100_000, 220_000, 500_000];
 
 fn live_bytes() -> u64 {
@@ -44,7 +45,7 @@ impl World {
     fn new() -> Self {
         twin::reset();
         let terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 0 };
-        let arena: Arena<Twin> = Arena::open(Shares { spaces: SPACES, counted: &[] }, terms).unwrap();
+        let arena: Arena<Twin> = Arena::open(Shares { spaces: SPACES, strays: STRAYS, counted: &[] }, terms).unwrap();
         let space = |id| Space::open(&arena, id).unwrap();
         Self {
             blobs: BlobStore::open(arena.clone()),

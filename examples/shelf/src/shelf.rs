@@ -29,7 +29,7 @@ const CELLS: u8 = 0;
 const INDEX: u8 = 1;
 const DOCUMENTS: Owner = Owner::new(0);
 const NAMES: Owner = Owner::new(1);
-const SHARES: Shares = Shares { spaces: Owner::new(2), counted: &[] };
+const SHARES: Shares = Shares { spaces: Owner::new(2), strays: Owner::new(3), counted: &[] };
 /// A growth must leave the cycles of a call.
 const TERMS: Terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 100_000_000 };
 const STATE: Cell = Cell { at: 0, capacity: 4_096, header: Header { name: "shelf", magic: *b"SHLF", version: 2 } };

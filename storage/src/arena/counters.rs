@@ -10,6 +10,7 @@
 //! 160 kept       12 × u32   granules of each owner, used, taken or quarantined
 //! 208 free        7 × u32   on the counted side
 //! 256 cycles reserved for storage (`growth`), 24 bytes
+//! 280 raw pages without the strays after them (`growth`) u64
 //! ```
 //! `estimated_kept_bytes` (`pruning-spec-v1.md` 10) is 64 KiB times the granules of an owner.
 
@@ -20,14 +21,14 @@ use crate::raw::Raw;
 use crate::{OpenError, Platform};
 
 /// The header of the arena.
-pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 3 };
+pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 4 };
 const END: u64 = COUNTERS + 8;
 /// Addresses of the free slots of both sides.
 const FREE: [u64; 2] = [COUNTERS + 64, COUNTERS + 208];
 const QUARANTINED: u64 = COUNTERS + 96;
 const LOST: u64 = COUNTERS + 128;
 const KEPT: u64 = COUNTERS + 160;
-/// Address of the cycles reserved for storage.
+/// Address of the cycles reserved for storage, and of the page count.
 pub const RESERVED_CYCLES: u64 = COUNTERS + 256;
 
 /// Slots of one class.

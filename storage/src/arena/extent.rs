@@ -12,13 +12,14 @@
 //! Granule `g` lies at address `g` × 64 KiB. Levels are those of the bitmaps of `sets`; entries and lines those of `granules`.
 
 use super::class::{BLOCK_GRANULES, ByClass, Class, GRANULE, MAX_GRANULES};
+use std::ops::Range;
 
 /// Granules of an extent, which are 64 blocks.
 pub const EXTENT: u64 = 64 * BLOCK_GRANULES;
 /// Bytes of an extent.
 const EXTENT_BYTES: u64 = EXTENT * GRANULE;
 /// Granules in front of an extent's slots.
-const FRONT: u64 = 3;
+pub const FRONT: u64 = 3;
 /// Address of the counters.
 pub const COUNTERS: u64 = 8_192;
 /// Address of level 2 of the sets, in the first extent.
@@ -107,6 +108,27 @@ pub fn next_end(end: u64) -> u64 {
 pub fn last_end(pages: u64) -> u64 {
     let most = pages.min(MAX_GRANULES);
     most - most % if most < SMALL { MIB } else { BLOCK_GRANULES }
+}
+
+/// The first end at or behind a granule that an arena may have.
+fn end_at(granule: u64) -> u64 {
+    granule.next_multiple_of(if granule <= SMALL { MIB } else { BLOCK_GRANULES }).min(MAX_GRANULES)
+}
+
+/// The end of an arena after it has passed over strays: behind them, and behind an extent whose front is among them, because that extent
+/// has no place for the data of its granules.
+pub fn end_after(end: u64, strays: &Range<u64>) -> u64 {
+    if strays.end <= end || strays.is_empty() {
+        return end;
+    }
+    let to = end_at(strays.end);
+    let last = (to - 1) / EXTENT * EXTENT;
+    if has_stray_front(last, end, strays) { last + EXTENT } else { to }
+}
+
+/// Returns whether the front of the extent at a granule is among strays. The front of an extent that the arena has begun is its own.
+pub fn has_stray_front(extent: u64, end: u64, strays: &Range<u64>) -> bool {
+    extent >= end && strays.start < extent + FRONT && extent < strays.end
 }
 
 /// Free slots by class after an arena that ends at `end` has grown to `to`: a new piece joins the free slots of the last block, whose line

@@ -25,6 +25,8 @@ const LEAST_UNIT: u32 = 256 << 10;
 pub struct Shares {
     /// The owner of the leaves of all spaces.
     pub spaces: Owner,
+    /// The owner of strays: pages that other code of the canister has grown.
+    pub strays: Owner,
     /// Owners that count towards the quota.
     pub counted: &'static [Owner],
 }

@@ -31,6 +31,7 @@ mod give;
 mod granules;
 mod limits;
 mod sets;
+mod strays;
 mod take;
 
 pub use class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
@@ -69,6 +70,8 @@ struct Shared<P: Platform> {
 /// Entries, index, counters, reservations and limits.
 struct State<P: Platform> {
     raw: Raw<P>,
+    /// The owner of strays.
+    strays: Owner,
     superblock: Superblock,
     granules: GranuleTable<P>,
     /// The free slots of both sides; the quarantine lies on the shared one.
@@ -85,6 +88,8 @@ struct State<P: Platform> {
     outstanding: u64,
     /// Number of times that all reservations ended.
     ended: u64,
+    /// Granules from here on have not been taken yet, so their bytes are zero.
+    fresh: u64,
 }
 
 impl<P: Platform> Arena<P> {
@@ -99,8 +104,10 @@ impl<P: Platform> Arena<P> {
         }
         let superblock = if new { Superblock::create(raw) } else { Superblock::open(raw)? };
         let counters = if new { Counters::create(raw) } else { Counters::open(raw)? };
+        let fresh = if new { 0 } else { counters.end() };
         let mut state = State {
             raw,
+            strays: shares.strays,
             superblock,
             granules: GranuleTable(raw),
             sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end())),
@@ -111,11 +118,12 @@ impl<P: Platform> Arena<P> {
             wanted: Default::default(),
             outstanding: 0,
             ended: 0,
+            fresh,
         };
         if new {
             state.extend(FIRST_END);
         }
-        growth.load();
+        growth.load(state.counters.end());
         Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
     }
 

@@ -6,7 +6,10 @@ use super::granules::{Entry, SlotState};
 use super::limits::Wanted;
 use super::sets::{Line, SetId};
 use super::{Arena, State, extent};
-use crate::{GrowError, Growth, Platform};
+use crate::{GrowError, Growth, OS_PAGE, Platform};
+
+/// A part of a granule of zeros.
+static ZEROS: [u8; OS_PAGE as usize] = [0; OS_PAGE as usize];
 
 /// A slot that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,20 @@ impl<P: Platform> Arena<P> {
         let len = (granules * GRANULE) as u32;
         let entry = Entry { len, state: SlotState::Taken, class, owner, ..Entry::NEW };
         self.change(|state, growth| state.take(growth, entry)).map(|slot| slot.granule)
+    }
+
+    /// Takes a granule whose bytes are zero.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_zeros(&self, owner: Owner) -> Result<u64, GrowError> {
+        let fresh = self.with(|state| state.fresh);
+        let granule = self.take_granules(owner, 1)?;
+        if granule < fresh {
+            let pages = granule * GRANULE..(granule + 1) * GRANULE;
+            pages.step_by(ZEROS.len()).for_each(|at| self.payload().write(at, &ZEROS));
+        }
+        Ok(granule)
     }
 }
 
@@ -199,7 +216,7 @@ impl<P: Platform> State<P> {
 
     /// Slots of a class that the arena gets if it grows up to the cap on raw pages.
     pub(super) fn growable(&self, growth: &Growth<P>, class: Class) -> u64 {
-        let end = self.counters.end();
+        let end = extent::end_after(self.counters.end(), &growth.strays());
         extent::slots(end, extent::last_end(growth.max_pages()).max(end), class)
     }
 
@@ -209,6 +226,11 @@ impl<P: Platform> State<P> {
     fn grow(&mut self, growth: &Growth<P>, blocks: u64, wanted: &Demand) -> Result<(), GrowError> {
         if blocks > MAX_GRANULES / BLOCK_GRANULES {
             return Err(GrowError::OutOfSpace);
+        }
+        self.pass_strays(growth);
+        let blocks = missing(self.counters.free(Side::Shared), wanted, Class::LARGEST);
+        if blocks == 0 {
+            return Ok(());
         }
         let end = self.counters.end();
         // An extent's front is there from its first block on.
@@ -337,6 +359,7 @@ impl<P: Platform> State<P> {
             self.counters.save_free(self.raw, of);
         }
         self.counters.change_kept(self.raw, entry.owner, need as i32);
+        self.fresh = self.fresh.max(granule + need);
         Some(Slot { granule, generation })
     }
 

@@ -6,7 +6,7 @@ use crate::platform::meter::Hot;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
 use crate::{logs, memory, platform};
-use coppice_storage::{Growth, NS};
+use coppice_storage::NS;
 use std::mem::replace;
 
 /// Seconds between two attempts to grow memory, if growing traps or is refused.
@@ -66,7 +66,7 @@ impl Duty for Job {
                 pruner.tick(&mut records, low_on_cycles, late);
             });
         });
-        if state.clock.growth_at.is_none() && memory::growth(Growth::is_wanted) {
+        if state.clock.growth_at.is_none() && memory::growth(|growth| growth.is_wanted()) {
             state.clock.growth_at = Some(now);
         }
     }
@@ -118,7 +118,7 @@ impl Duty for Grow {
 /// Grows the memory that a job needs, and logs the first refusal.
 pub fn grow(state: &mut State, now: u64) {
     let clock = &mut state.clock;
-    match memory::growth(Growth::grow_wanted) {
+    match state.blobs.arena().grow_wanted() {
         Ok(()) => (clock.growth_at, clock.logged_refused) = (None, false),
         Err(why) => {
             clock.growth_at = Some(now + GROWTH_SECS * NS);

@@ -217,6 +217,11 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "As an admin, give the exporter a new principal under the same name, or remove_exporter if it is gone for good.",
             call("register_exporter", "(record { name = \"…\"; \"principal\" = principal \"…\" })"),
         ),
+        Code::StrayMemory => (
+            Notice,
+            "Find the code of this canister that grows stable memory itself: its structures belong in memories of Coppice::memory.",
+            Command::Query("get_storage_status", "(null)"),
+        ),
         Code::DeletionsStopped => (
             Warning,
             "As an admin, start deletions when the policy, the heights and the queue are correct and stolen keys are revoked.",

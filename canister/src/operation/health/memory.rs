@@ -30,3 +30,10 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
         _ => None,
     }
 }
+
+/// Returns a finding if other code of the canister has grown stable memory.
+pub(super) fn strays(state: &State) -> Option<Finding> {
+    let bytes = state.blobs.arena().stray_bytes();
+    let message = format!("{bytes} bytes of stable memory are not of this chain: they are billed, and never read or written");
+    (bytes > 0).then(|| finding(ProblemCode::StrayMemory, message))
+}

@@ -58,6 +58,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found.extend(blocks::too_small(pruner, chain, blobs));
     cycles::findings(state, &mut found);
     found.extend(memory::cap(state));
+    found.extend(memory::strays(state));
     found.extend(blocks::damage(state.pruner.stored(), state.lost()));
     if deep {
         found.extend(head::unreadable(state));

@@ -17,6 +17,7 @@ fn name(owner: Owner) -> &'static str {
         Owner::TransactionIndex => "index of transactions",
         Owner::KeyIndex => "index of secondary keys",
         Owner::Spaces => "settings, directories and logs",
+        Owner::Stray => "pages of other code",
     }
 }
 
