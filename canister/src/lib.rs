@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `library`, `exports`, `host` | the functions for the canister that contains the library, the *host*; the methods that it exports; its memories and labels |
+//! | `library`, `exports`, `service`, `host` | the functions for the canister that contains the library, the *host*; the methods that it exports; its interface in the wasm; its memories and labels |
 //! | `api` | access control, Candid encoding, endpoints, HTTP |
 //! | `operation` | timers, samples, health |
 //! | `state` | all that is persisted, opened once; what joins blocks and records |
@@ -35,6 +35,8 @@ mod operation;
 mod persisted;
 mod places;
 mod platform;
+#[doc(hidden)]
+pub mod service;
 mod settings;
 #[cfg(test)]
 mod shared;
@@ -43,7 +45,6 @@ mod state;
 pub use api::access::Inspected;
 #[doc(hidden)]
 pub use api::endpoints::calls;
-#[doc(hidden)]
 pub use api::wire::canister_arg;
 pub use coppice_interface as interface;
 pub use host::{Digest, Memory, Route};

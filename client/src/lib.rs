@@ -43,11 +43,10 @@
 #[doc = include_str!("../../docs/client.md")]
 struct Page;
 
-/// The code in the repository's README.md, in this crate's and in the README of the example for the page compiles.
+/// The code in the repository's README.md and in this crate's compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../../examples/hour/README.md")]
 struct Readme;
 
 #[cfg(feature = "agent")]

@@ -51,6 +51,10 @@ pub struct ServeArgs {
     /// and it gets the role Producer
     #[arg(long, value_name = "WASM", requires = "api", conflicts_with_all = ["blk", "trouble", "seed"])]
     pub producer: Option<PathBuf>,
+    /// Begin with an empty canister that makes its blocks itself: `--wasm` names a canister of your own that contains Coppice. Principals of
+    /// --allow control it
+    #[arg(long, requires = "api", requires = "wasm", conflicts_with_all = ["blk", "trouble", "seed", "producer"])]
+    pub empty: bool,
     /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
     #[arg(long)]
     pub api: bool,
@@ -89,6 +93,9 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let canister = client.transport().canister();
     if args.api {
         api::allow(&client, &args.allow)?;
+        if args.empty {
+            client.transport().add_controllers(&args.allow)?;
+        }
         if let Some(wasm) = &args.producer {
             let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
@@ -109,9 +116,9 @@ pub fn command(args: &ServeArgs) -> Result<()> {
 }
 
 impl ServeArgs {
-    /// Returns the canister to show: empty for a producer, with the blocks of the files, or else with those of a day.
+    /// Returns the canister to show: empty for a producer or a canister that makes its blocks itself, with the blocks of the files, or else with those of a day.
     fn demonstration(&self) -> Result<Demonstration> {
-        if self.producer.is_some() {
+        if self.producer.is_some() || self.empty {
             return Demonstration::complete(Arc::new(Embedded::start(self.host.wasm()?)?));
         }
         if self.blk.is_empty() {

@@ -34,11 +34,8 @@ pub const RECORDS: Owner = Owner::new(8);
 /// The owner of the leaves of spaces.
 pub const SPACES: Owner = Owner::new(9);
 /// Owners of the canister's memory.
-pub const SHARES: Shares = Shares {
-    spaces: SPACES,
-    strays: Owner::new(10),
-    counted: &[Owner::new(2), Owner::new(3), Owner::new(4), COUNTED],
-};
+pub const SHARES: Shares =
+    Shares { spaces: SPACES, strays: Owner::new(10), counted: &[Owner::new(2), Owner::new(3), Owner::new(4), COUNTED] };
 
 /// A growth must leave the cycles of two timer calls.
 const TERMS: Terms = Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 };

@@ -62,6 +62,16 @@ impl Embedded {
         }))
     }
 
+    /// Makes principals controllers of the canister, beside the one that installed it.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub fn add_controllers(&self, principals: &[Principal]) -> Result<()> {
+        let controllers = [&[self.operator], principals].concat();
+        let set = self.host.set_controllers(self.canister, Some(self.operator), controllers);
+        set.map_err(|reject| anyhow!("its controllers: {}", reject.reject_message))
+    }
+
     /// Returns the host, for callers from outside this process. From now on a call or query that traps is an error of its caller only.
     pub fn share(&self) -> Arc<Host> {
         self.shared.store(true, Ordering::SeqCst);

@@ -31,7 +31,7 @@ fn named(variable: &str, name: &str) -> Vec<u8> {
 }
 
 /// The wasm of an example, or of a canister that calls this one: from the directory that `COPPICE_EXAMPLES` names, else from
-/// `scripts/build-examples`, run once per process. The packages are `coppice_hour`, `coppice_rollup`, `coppice_sequencer`, `coppice_shelf` and
+/// `scripts/build-examples`, run once per process. The packages are `coppice_rollup`, `coppice_sequencer`, `coppice_shelf` and
 /// `coppice_client_tests`.
 ///
 /// # Panics

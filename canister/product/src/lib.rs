@@ -1,7 +1,5 @@
 //! The Coppice canister: the library `ic_coppice` with all its methods.
 
-mod service;
-
 use coppice_interface::{ConfigChange, InitArg};
 use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade};
 use ic_coppice::{Coppice, Inspected, canister_arg};
@@ -10,6 +8,11 @@ use ic_coppice::{Coppice, Inspected, canister_arg};
 ic_coppice::export!(readers, operators, producers);
 #[cfg(feature = "records")]
 ic_coppice::export!(readers, operators, producers, records);
+
+#[cfg(not(feature = "records"))]
+ic_coppice::service!(include_bytes!("../../../candid/blocks.did"));
+#[cfg(feature = "records")]
+ic_coppice::service!(include_bytes!("../../../candid/coppice.did"));
 
 #[init(decode_with = "canister_arg::of_init")]
 fn init(arg: InitArg) {

@@ -9,7 +9,6 @@ mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod hostile;
-mod hour_page;
 mod index_database;
 mod lying_replica;
 mod net;
@@ -17,6 +16,7 @@ mod odd_files;
 mod over_http;
 mod over_the_network;
 mod proofs;
+mod rollup_page;
 mod running;
 mod s3;
 mod served_pages;

@@ -1,11 +1,13 @@
 //! Ledger: balances of accounts, and payments that wait for their block, in memories of Coppice. No message reads all balances, except that
 //! an upgrade makes their tree anew.
 
-use candid::{CandidType, Principal};
+use crate::account::Account;
+use candid::CandidType;
 use ic_certification::{AsHashTree, HashTree, RbTree};
 use ic_coppice::{Coppice, Memory};
 use ic_stable_structures::{StableBTreeMap, StableCell};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 /// Label of the certified balances.
 pub const BALANCES: &str = "balances";
@@ -13,9 +15,10 @@ pub const BALANCES: &str = "balances";
 /// A payment.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Payment {
-    pub from: Principal,
-    pub to: Principal,
+    pub from: Account,
+    pub to: Account,
     pub amount: u64,
+    pub memo: Option<ByteBuf>,
     /// The payer's balance after the payment to others.
     pub left: u64,
     /// Unix nanoseconds.
@@ -24,13 +27,14 @@ pub struct Payment {
 
 /// The balances and the waiting payments.
 pub struct Ledger {
-    balances: StableBTreeMap<Principal, u64, Memory>,
+    /// By the keys of accounts.
+    balances: StableBTreeMap<Vec<u8>, u64, Memory>,
     waiting: StableBTreeMap<u64, Vec<u8>, Memory>,
     /// Sum of all balances.
     supply: StableCell<u64, Memory>,
     /// Number of the next payment: each number is used once, because a payment's id is made of it.
     next: StableCell<u64, Memory>,
-    /// The balances as a tree of hashes: an account's bytes, and its balance, big-endian.
+    /// The balances as a tree of hashes: an account's key, and its balance, big-endian.
     tree: RbTree<Vec<u8>, Vec<u8>>,
 }
 
@@ -45,7 +49,7 @@ impl Ledger {
             tree: RbTree::new(),
         };
         for entry in ledger.balances.iter() {
-            ledger.tree.insert(entry.key().as_slice().to_vec(), entry.value().to_be_bytes().to_vec());
+            ledger.tree.insert(entry.key().clone(), entry.value().to_be_bytes().to_vec());
         }
         ledger.certify();
         Ok(ledger)
@@ -56,29 +60,29 @@ impl Ledger {
     }
 
     /// Returns an account's balance.
-    pub fn balance(&self, of: Principal) -> u64 {
-        self.balances.get(&of).unwrap_or_default()
+    pub fn balance(&self, of: &Account) -> u64 {
+        self.balances.get(&of.key()).unwrap_or_default()
     }
 
-    fn set(&mut self, of: Principal, balance: u64) {
-        self.balances.insert(of, balance);
-        self.tree.insert(of.as_slice().to_vec(), balance.to_be_bytes().to_vec());
+    fn set(&mut self, of: &Account, balance: u64) {
+        self.balances.insert(of.key(), balance);
+        self.tree.insert(of.key(), balance.to_be_bytes().to_vec());
     }
 
     /// Moves money, and queues the payment. Returns the payment's number. The amounts were checked.
-    pub fn pay(&mut self, payment: Payment) -> u64 {
-        self.set(payment.from, payment.left);
-        let to = self.balance(payment.to);
-        self.set(payment.to, to + payment.amount);
+    pub fn pay(&mut self, payment: &Payment) -> u64 {
+        self.set(&payment.from, payment.left);
+        let to = self.balance(&payment.to);
+        self.set(&payment.to, to + payment.amount);
         self.certify();
         let number = *self.next.get();
         self.next.set(number + 1);
-        self.waiting.insert(number, candid::encode_one(&payment).expect("a payment can be encoded"));
+        self.waiting.insert(number, candid::encode_one(payment).expect("a payment can be encoded"));
         number
     }
 
     /// Makes money.
-    pub fn mint(&mut self, to: Principal, amount: u64) -> Result<u64, String> {
+    pub fn mint(&mut self, to: &Account, amount: u64) -> Result<u64, String> {
         let sum = self.supply.get().checked_add(amount).ok_or("the sum of all balances is too large")?;
         self.supply.set(sum);
         self.set(to, self.balance(to) + amount);
@@ -102,7 +106,7 @@ impl Ledger {
     }
 
     /// Returns the tree that shows an account's balance.
-    pub fn witness(&self, of: Principal) -> HashTree {
-        self.tree.witness(of.as_slice())
+    pub fn witness(&self, of: &Account) -> HashTree {
+        self.tree.witness(&of.key())
     }
 }

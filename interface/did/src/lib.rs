@@ -1,7 +1,8 @@
 //! Candid files of the interface, written from its declarations in Rust: names, types, order and comments.
 //!
-//! [`sources`] reads the types, [`methods`](mod@methods) lists the methods, and [`print`](mod@print) writes both as Candid.
+//! [`host()`] does the same for a canister that contains Coppice. [`sources`] reads the types, [`methods`](mod@methods) lists the methods, and [`print`](mod@print) writes both as Candid.
 
+mod merge;
 pub mod methods;
 pub mod print;
 pub mod sources;
@@ -69,4 +70,21 @@ pub fn files(root: &Path) -> anyhow::Result<[(&'static str, String); 3]> {
             )?,
         ),
     ])
+}
+
+/// Returns the interface of a canister that contains Coppice. `own` is what `candid::export_service!` returns for its methods, and `exported`
+/// what its `coppice_methods` returns.
+///
+/// # Errors
+/// As [`files`]; `own` is not Candid or declares a method of Coppice; `exported` has a name that is not one.
+pub fn host(own: &str, exported: &[&[&str]]) -> anyhow::Result<String> {
+    let types = Types::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"))?;
+    let all = methods::all()?;
+    let exported = exported.concat();
+    if let Some(unknown) = exported.iter().find(|name| !all.iter().any(|method| method.name == **name)) {
+        anyhow::bail!("Coppice has no method {unknown}");
+    }
+    let methods: Vec<&Method> = all.iter().filter(|method| exported.contains(&method.name)).collect();
+    let head = format!("A canister that contains Coppice.\n\n{HEAD}");
+    merge::merge(&Printer::new(&types).file(&head, &methods, Some("CanisterArg"))?, own)
 }

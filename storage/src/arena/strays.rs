@@ -75,8 +75,8 @@ impl<P: Platform> State<P> {
 mod tests {
     use super::*;
     use crate::arena::GRANULE;
-    use crate::testing::{self, LOG};
     use crate::raw::Raw;
+    use crate::testing::{self, LOG};
     use crate::twin::{self, Twin};
     use ic_stable_structures::Memory;
     use std::ops::Range;

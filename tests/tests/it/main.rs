@@ -26,7 +26,6 @@ mod full_arena;
 mod hash_key;
 mod health;
 mod hostile_arguments;
-mod hour;
 mod ingress_filter;
 mod interruption;
 mod keeps_up;

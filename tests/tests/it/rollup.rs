@@ -1,12 +1,12 @@
 //! The example canister that contains Coppice: `examples/rollup`.
 
 use candid::utils::ArgumentEncoder;
-use candid::{CandidType, decode_one, encode_args, encode_one};
+use candid::{CandidType, Principal, decode_one, encode_args, encode_one};
 use coppice_host::{Kind, TrapPoint};
 use coppice_ic::{Ic, Reject};
 use coppice_interface::methods::TABLE;
 use coppice_interface::{
-    ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
+    CanisterArg, ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
 };
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
@@ -14,6 +14,7 @@ use coppice_tests::wasm;
 use ic_certification::{HashTree, LookupResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
 
 /// Payments of a full block.
 const PER_BLOCK: u64 = 100;
@@ -22,13 +23,45 @@ const PER_BLOCK: u64 = 100;
 enum PayError {
     Balance(u64),
     Nothing,
+    Bytes,
     Busy(String),
+}
+
+#[derive(Clone, Debug, CandidType)]
+struct Account {
+    owner: Principal,
+    subaccount: Option<ByteBuf>,
+}
+
+#[derive(Clone, Debug, CandidType)]
+struct Transfer {
+    from_subaccount: Option<ByteBuf>,
+    to: Account,
+    amount: u64,
+    memo: Option<ByteBuf>,
+}
+
+fn account(who: Who) -> Account {
+    Account { owner: who.principal(), subaccount: None }
+}
+
+/// The key of an account without a subaccount.
+fn key(who: Who) -> String {
+    who.principal().to_text()
+}
+
+fn subaccount(byte: u8) -> Option<ByteBuf> {
+    Some(ByteBuf::from([byte; 32]))
 }
 
 #[derive(Clone, Debug, CandidType, Deserialize)]
 struct Balance {
     amount: u64,
     proof: Option<TipCertificate>,
+}
+
+fn transfer(amount: u64) -> Transfer {
+    Transfer { from_subaccount: None, to: account(Who::Rival), amount, memo: None }
 }
 
 /// A rollup, and the client of the Coppice in it.
@@ -48,11 +81,16 @@ impl Rollup {
             admins: Some(vec![Who::Controller.principal()]),
             ..InitArg::default()
         };
-        ic.install(id, wasm::example("coppice_rollup"), encode_one(arg).unwrap(), Who::Controller.principal());
+        ic.install(
+            id,
+            wasm::example("coppice_rollup"),
+            encode_one(Some(CanisterArg::Init(arg))).unwrap(),
+            Who::Controller.principal(),
+        );
         let rollup = Self(Coppice { ic, id });
         rollup.0.await_ready();
         let sum: Result<u64, String> =
-            rollup.update(Who::Controller, "mint", (Who::Stranger.principal(), 1_000_000u64)).unwrap();
+            rollup.update(Who::Controller, "mint", (account(Who::Stranger), 1_000_000u64)).unwrap();
         assert_eq!(sum, Ok(1_000_000));
         rollup
     }
@@ -75,7 +113,11 @@ impl Rollup {
 
     /// Pays from the stranger to the rival.
     fn pay(&self, amount: u64) -> Result<u64, PayError> {
-        self.update(Who::Stranger, "pay", (Who::Rival.principal(), amount)).unwrap()
+        self.transfer(transfer(amount))
+    }
+
+    fn transfer(&self, transfer: Transfer) -> Result<u64, PayError> {
+        self.update(Who::Stranger, "pay", (transfer,)).unwrap()
     }
 
     fn pay_each(&self, payments: u64) {
@@ -83,7 +125,7 @@ impl Rollup {
     }
 
     fn balance(&self, of: Who) -> Balance {
-        self.query("balance", (of.principal(),))
+        self.query("balance", (account(of),))
     }
 
     /// Balances of the payer and the payee.
@@ -119,9 +161,53 @@ fn payments_become_blocks_with_receipts_and_keys() {
     assert_eq!(rollup.waiting(), 0);
     let headers = rollup.0.anyone().get_block_headers(1, 2).answer().unwrap().headers;
     assert_eq!(headers[1].parent_hash.as_ref(), Some(&headers[0].hash));
-    let account = Who::Rival.principal();
-    let found = rollup.0.find_all(account.as_slice(), 200);
+    let found = rollup.0.find_all(key(Who::Rival).as_bytes(), 200);
     assert_eq!((found.len(), found[0], found[1], found[101]), (102, (3, 0), (2, 0), (1, 0)));
+}
+
+#[test]
+fn account_with_a_subaccount_is_another_one_and_has_a_key_of_its_own() {
+    let rollup = Rollup::new();
+    let sub = Account { subaccount: subaccount(7), ..account(Who::Stranger) };
+    let zeros = Account { subaccount: subaccount(0), ..account(Who::Stranger) };
+    assert_eq!(rollup.transfer(Transfer { to: sub.clone(), ..transfer(10) }), Ok(0));
+    // Money of the subaccount, to the payer's default account, which has two forms.
+    let back = Transfer { from_subaccount: subaccount(7), to: zeros, ..transfer(4) };
+    assert_eq!(rollup.transfer(back.clone()), Ok(1));
+    assert_eq!(rollup.transfer(Transfer { amount: 7, ..back }), Err(PayError::Balance(6)));
+    let of_sub: Balance = rollup.query("balance", (sub,));
+    assert_eq!((of_sub.amount, rollup.balances()), (6, [999_994, 0]));
+    rollup.0.pass(6);
+    let bytes = [&[0], Who::Stranger.principal().as_slice(), &[7; 32]].concat();
+    assert_eq!(rollup.0.find_all(&bytes, 10), [(1, 1), (1, 0)]);
+    assert_eq!(rollup.0.find_all(key(Who::Stranger).as_bytes(), 10), [(1, 1), (1, 0)]);
+}
+
+/// The longest operations that are taken fill a block that can be sealed; longer ones are refused.
+#[test]
+fn payment_that_could_not_be_sealed_is_refused_when_it_comes() {
+    let rollup = Rollup::new();
+    let long = |bytes: usize| Some(ByteBuf::from(vec![9; bytes]));
+    for wrong in [
+        Transfer { memo: long(33), ..transfer(1) },
+        Transfer { from_subaccount: long(31), ..transfer(1) },
+        Transfer { to: Account { subaccount: long(33), ..account(Who::Rival) }, ..transfer(1) },
+    ] {
+        assert_eq!(rollup.transfer(wrong.clone()), Err(PayError::Bytes), "{wrong:?}");
+    }
+    let to = Account { subaccount: subaccount(9), ..account(Who::Rival) };
+    assert_eq!(
+        rollup.transfer(Transfer {
+            to: Account { subaccount: subaccount(8), ..account(Who::Stranger) },
+            ..transfer(PER_BLOCK)
+        }),
+        Ok(0)
+    );
+    for _ in 1..PER_BLOCK {
+        let longest = Transfer { from_subaccount: subaccount(8), to: to.clone(), memo: long(32), amount: 1 };
+        assert!(rollup.transfer(longest).is_ok());
+    }
+    assert_eq!((rollup.0.head(), rollup.waiting()), (Some(1), 0));
 }
 
 #[test]
@@ -151,13 +237,13 @@ fn filter_decides_on_methods_of_coppice_and_the_canister_on_its_own() {
     let denied = rollup.0.by(Who::Stranger).set_config(&change).try_answer().unwrap_err();
     assert!(denied.message.contains("access denied") && denied.message.contains("Admin"), "{denied:?}");
     assert_eq!(rollup.pay(1), Ok(0));
-    let sum: Result<u64, String> = rollup.update(Who::Stranger, "mint", (Who::Stranger.principal(), 1u64)).unwrap();
+    let sum: Result<u64, String> = rollup.update(Who::Stranger, "mint", (account(Who::Stranger), 1u64)).unwrap();
     assert_eq!(sum, Err("only a controller may make money".into()));
-    let sum: Result<u64, String> = rollup.update(Who::Controller, "mint", (Who::Rival.principal(), u64::MAX)).unwrap();
+    let sum: Result<u64, String> = rollup.update(Who::Controller, "mint", (account(Who::Rival), u64::MAX)).unwrap();
     assert_eq!(sum, Err("the sum of all balances is too large".into()));
     let long = vec![0u8; 1_000];
     let refused = rollup.update::<Result<u64, String>>(Who::Stranger, "mint", (long,)).unwrap_err();
-    assert!(refused.message.contains("more than 200 bytes"), "{refused:?}");
+    assert!(refused.message.contains("more than 512 bytes"), "{refused:?}");
 }
 
 #[test]
@@ -165,10 +251,10 @@ fn balances_are_certified_with_the_chain_also_after_an_upgrade() {
     let rollup = Rollup::new();
     rollup.pay_each(PER_BLOCK);
     for _ in 0..2 {
-        let account = Who::Rival.principal();
+        let account = key(Who::Rival);
         let proof = rollup.balance(Who::Rival).proof.unwrap();
         let tree: HashTree = tree_of(&proof);
-        let path = [&b"host"[..], b"balances", account.as_slice()];
+        let path = [&b"host"[..], b"balances", account.as_bytes()];
         assert_eq!(tree.lookup_path(path), LookupResult::Found(&100u64.to_be_bytes()[..]));
         let head = rollup.0.anyone().get_tip_certificate().answer().unwrap();
         assert_eq!(tree_of(&head).digest(), tree.digest(), "one certified tree");
@@ -226,8 +312,7 @@ fn trap_in_the_message_that_makes_a_block_changes_nothing() {
         host.restore(&checkpoint);
         host.faults().clear();
         host.faults().trap_message(1, point);
-        let trapped: Result<Result<u64, PayError>, Reject> =
-            rollup.update(Who::Stranger, "pay", (Who::Rival.principal(), 1u64));
+        let trapped: Result<Result<u64, PayError>, Reject> = rollup.update(Who::Stranger, "pay", (transfer(1),));
         assert!(trapped.is_err(), "{point:?}: {trapped:?}");
         assert_eq!(state(), before, "{point:?}");
         rollup.pay_each(1);
@@ -267,7 +352,7 @@ fn exporter_that_lags_makes_payments_wait_and_loses_none() {
     assert_eq!(last, head.number + 10);
     assert!(matches!(coppice.block(1), Err(ReadError::Pruned { .. })));
     assert!(!coppice.health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
-    let found = |who: Who| coppice.find_all(who.principal().as_slice(), 100).len() as u64;
+    let found = |who: Who| coppice.find_all(key(who).as_bytes(), 100).len() as u64;
     let kept = last + 1 - coppice.prune_status().pruned_before_block;
     assert_eq!([Who::Rival, Who::Stranger].map(found), [kept * PER_BLOCK; 2], "{kept} blocks are kept");
 }

@@ -34,6 +34,7 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
 /// Returns a finding if other code of the canister has grown stable memory.
 pub(super) fn strays(state: &State) -> Option<Finding> {
     let bytes = state.blobs.arena().stray_bytes();
-    let message = format!("{bytes} bytes of stable memory are not of this chain: they are billed, and never read or written");
+    let message =
+        format!("{bytes} bytes of stable memory are not of this chain: they are billed, and never read or written");
     (bytes > 0).then(|| finding(ProblemCode::StrayMemory, message))
 }

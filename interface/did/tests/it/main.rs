@@ -1,6 +1,7 @@
 //! Tests of `candid/*.did`: the files are those that the program writes, agree with the crate's types, and keep the rules of comments and
 //! names.
 
+mod host;
 mod lint;
 
 use candid::Principal;

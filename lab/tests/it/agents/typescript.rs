@@ -89,4 +89,9 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
         std::fs::write(project.join(file), code).unwrap();
         assert_eq!(&run(file), expected);
     }
+
+    // A canister that contains Coppice.
+    let examples = std::env::var("COPPICE_EXAMPLES").unwrap_or_else(|_| root().join("target").display().to_string());
+    let rollup = Served::start(&["--api", "--empty", "--wasm", &format!("{examples}/coppice_rollup.wasm")]);
+    assert_eq!(records(&rollup), "0 0\n");
 }

@@ -1,40 +1,41 @@
-//! The last step of `docs/client.md`: the canister of the page feeds Coppice on a local network, icp-cli calls both, and an indexer copies the
+//! `examples/rollup/README.md`: a canister that contains Coppice on a local network, icp-cli that calls it, and an indexer that copies its
 //! chain. The commands are the page's own, run by a shell.
 
 use crate::first_deployment::icp;
 use coppice::client::{Client, Wait};
 use coppice::gateway::Gateway;
 use coppice_interface::ReadError;
+use coppice_testkit::api;
 use coppice_testkit::demonstration::Demonstration;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::replica::Replica;
-use coppice_testkit::{api, producer, wasm};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The wasm of `examples/hour`, which has the page's code.
-fn sequencer() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let directory = std::env::var_os("COPPICE_EXAMPLES").map_or_else(|| root.join("target"), PathBuf::from);
-    let wasm = directory.join("coppice_hour.wasm");
-    if !wasm.is_file() {
-        assert!(Command::new(root.join("scripts/build-examples")).status().unwrap().success());
-    }
-    wasm
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Returns the two code blocks of the page's last step: the server's, and the caller's.
+fn rollup() -> Vec<u8> {
+    let directory = std::env::var_os("COPPICE_EXAMPLES").map_or_else(|| root().join("target"), PathBuf::from);
+    let wasm = directory.join("coppice_rollup.wasm");
+    if !wasm.is_file() {
+        assert!(Command::new(root().join("scripts/build-examples")).status().unwrap().success());
+    }
+    std::fs::read(wasm).unwrap()
+}
+
+/// Returns the two code blocks of the page: the server's, and the caller's.
 fn commands() -> [String; 2] {
-    let page = include_str!("../../../docs/client.md");
-    let (_, step) = page.split_once("### 6. ").unwrap();
-    let mut blocks = step.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0.to_string());
+    let page = include_str!("../../../examples/rollup/README.md");
+    let mut blocks = page.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0.to_string());
     [blocks.next().unwrap(), blocks.next().unwrap()]
 }
 
 #[test]
-fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
+fn commands_of_the_page_find_pruned_payments_in_the_database() {
     let Some(icp) = icp() else {
         println!("not run: there is no icp-cli (COPPICE_ICP names none, and scripts/setup --with-icp installed none)");
         return;
@@ -53,17 +54,19 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
         stdout
     };
     let [server, calls] = commands();
-    let (new, serving) = server.trim().split_once('\n').unwrap();
+    let server: Vec<&str> = server.trim().lines().collect();
+    let [build, new, serving] = server[..] else { panic!("{server:?}") };
+    assert_eq!(build, "scripts/build-examples");
     shell(new);
-    let options = "../coppice/scripts/run serve --api --producer wasm/sequencer.wasm --allow \"$(icp identity principal --identity me)\"";
+    let options = "scripts/run serve --api --empty --wasm target/coppice_rollup.wasm --allow \"$(icp identity principal --identity me)\"";
     assert_eq!(serving, options);
     let me = shell("icp identity principal --identity me").trim().parse().unwrap();
 
     coppice_host::set_module_cache(coppice_host::default_module_cache());
-    let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(wasm::of_tests()).unwrap());
+    let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(rollup()).unwrap());
     api::allow(&client, &[me]).unwrap();
-    let sequencer = producer::install(&client, &sequencer(), &[me]).unwrap();
-    assert_eq!([client.transport().canister(), sequencer].map(|id| calls.contains(&id.to_text())), [true; 2]);
+    client.transport().add_controllers(&[me]).unwrap();
+    assert!(calls.contains(&client.transport().canister().to_text()));
     let replica = Replica::new(client.transport().share());
     let gateway = Gateway::bind(0).unwrap().answering(Box::new(move |request| {
         api::answer(&replica, request.asked.method(), request.path(), request.asked.body())
@@ -83,12 +86,14 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     let database = format!("sqlite://{}", path("chain.db"));
     // The directory of temporary files may be in memory.
     let indexed = format!("{database} --volatile-database --receipts");
+    let did = root().join("examples/rollup/rollup.did").display().to_string();
     let of_page = [
-        ("postgres://user@localhost/chain --receipts", &*indexed),
+        ("sqlite://chain.db --receipts", &*indexed),
+        ("sqlite://chain.db --order", &*format!("{database} --order")),
         ("http://127.0.0.1:8080", &*url),
-        ("postgres://user@localhost/chain", &database),
-        ("../coppice/scripts/run", env!("CARGO_BIN_EXE_coppice")),
-        ("../coppice/candid", concat!(env!("CARGO_MANIFEST_DIR"), "/../candid")),
+        ("scripts/run", env!("CARGO_BIN_EXE_coppice")),
+        ("examples/rollup/rollup.did", &did),
+        ("sleep 1", "sleep 0.2"),
     ];
     let calls = of_page.iter().fold(calls, |calls, (of_page, here)| {
         assert!(calls.contains(of_page), "{of_page} is missing:\n{calls}");
@@ -97,14 +102,15 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     let (calls, get) = calls.trim().rsplit_once('\n').unwrap();
     let output = shell(calls);
     assert!(output.contains("\"command\":\"index\""), "{output}");
-    // The indexer's acknowledgement lets Coppice prune.
+    // The indexer's acknowledgement lets the canister prune.
     let pruned = || matches!(client.get_block(1u64).wait(), Ok(Err(ReadError::Pruned { .. })));
     let waited = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         pruned()
     });
     assert!(waited, "block 1 is kept");
-    let found = shell(get);
-    let blocks: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(blocks.ends_with(&["6", "5", "4", "3", "2", "1"]), "{found}");
+    let found = shell(&format!("me={me}\n{get}"));
+    let payments = found.lines().filter(|line| line.contains(&format!("{me} aaaaa-aa"))).count();
+    assert_eq!(payments, 6, "{found}");
+    assert!(found.lines().any(|line| line.trim_start().starts_with("1 ")), "the pruned block has one:\n{found}");
 }
