@@ -80,6 +80,11 @@ pub fn memory(name: &str) -> Result<Memory, String> {
     Ok(space)
 }
 
+/// Writes anew what the heap mirrors of the memories that are open.
+pub fn rewrite() {
+    MEMORIES.with_borrow(|memories| memories.values().for_each(|memory| memory.rewrite()));
+}
+
 /// Certifies the digest of a label's tree; `None` removes the label.
 ///
 /// # Errors
@@ -178,6 +183,70 @@ mod tests {
         assert_eq!(&read, b"names");
         let ledger = StableBTreeMap::<u64, u64, _>::init(memory("ledger").unwrap());
         assert_eq!((ledger.len(), ledger.get(&999)), (1_000, Some(1_998)));
+    }
+
+    /// An upgrade moves the host's data to another structure in another memory; the chain stays as it is.
+    #[test]
+    fn upgrade_may_change_the_layout_of_the_host() {
+        fresh();
+        state::init(&InitArg::default()).unwrap();
+        let mut old = StableBTreeMap::<u64, u32, _>::init(memory("ledger").unwrap());
+        (0..500).for_each(|key| assert_eq!(old.insert(key, 7), None));
+        let before = read(|state| state.chain.state().clone());
+        upgrade();
+        let old = StableBTreeMap::<u64, u32, _>::init(memory("ledger").unwrap());
+        let mut new = StableBTreeMap::<Vec<u8>, u64, _>::init(memory("ledger 2").unwrap());
+        old.iter().for_each(|entry| {
+            new.insert(entry.key().to_be_bytes().to_vec(), u64::from(entry.value()));
+        });
+        // The old memory serves another structure.
+        let cleared = StableBTreeMap::<u8, u8, _>::new(memory("ledger").unwrap());
+        assert_eq!(cleared.len(), 0);
+        upgrade();
+        let new = StableBTreeMap::<Vec<u8>, u64, _>::init(memory("ledger 2").unwrap());
+        assert_eq!((new.len(), new.get(&499u64.to_be_bytes().to_vec())), (500, Some(7)));
+        assert_eq!(StableBTreeMap::<u8, u8, _>::init(memory("ledger").unwrap()).len(), 0);
+        assert_eq!(read(|state| state.chain.state().clone()), before);
+    }
+
+    /// A bit of the list of leaves flips in stable memory while the canister runs: the upgrade writes the list anew.
+    #[test]
+    fn list_of_leaves_that_was_damaged_is_mended_by_an_upgrade() {
+        fresh();
+        state::init(&InitArg::default()).unwrap();
+        let ledger = memory("ledger").unwrap();
+        assert_eq!(ledger.grow(3), 0);
+        ledger.write(2 * 65_536, b"third");
+        let raw = <Ic as coppice_storage::Platform>::Memory::default();
+        let root = u64::from(memory::arena().unwrap().root(places::HOST_SPACES).granule) * coppice_storage::WASM_PAGE;
+        raw.write(root + 8, &[0; 4]);
+        crate::Coppice::pre_upgrade();
+        upgrade();
+        let mut read = [0; 5];
+        memory("ledger").unwrap().read(2 * 65_536, &mut read);
+        assert_eq!(&read, b"third");
+    }
+
+    /// Pages that other code grew are a notice, stop no upgrade, and are not written.
+    #[test]
+    fn pages_of_other_code_are_named_and_stop_nothing() {
+        fresh();
+        state::init(&InitArg::default()).unwrap();
+        let raw = <Ic as coppice_storage::Platform>::Memory::default();
+        let at = raw.grow(3) as u64 * coppice_storage::WASM_PAGE;
+        raw.write(at, b"not of Coppice");
+        upgrade();
+        let notice =
+            || read(crate::operation::health::health).problems.into_iter().find(|found| found.code == "StrayMemory");
+        assert!(notice().unwrap().message.starts_with("196608 bytes of stable memory are not of this chain"));
+        let ledger = memory("ledger").unwrap();
+        assert_eq!(ledger.grow(200), 0);
+        ledger.write(0, &vec![1; 200 * 65_536]);
+        let mut read = [0; 14];
+        raw.read(at, &mut read);
+        assert_eq!(&read, b"not of Coppice");
+        upgrade();
+        assert!(notice().is_some());
     }
 
     #[test]

@@ -29,9 +29,10 @@ impl Coppice {
     }
 
     /// Writes what the heap mirrors of the chain; the hook `pre_upgrade` calls it. Without the call nothing is lost, but a bit that has
-    /// changed in stable memory is not mended. The canister's own memories are not written.
+    /// changed in stable memory is not mended. What the canister's own structures mirror on the heap is theirs to write.
     pub fn pre_upgrade() {
         state::mutate(State::rewrite);
+        host::rewrite();
     }
 
     /// Opens the chain after an upgrade, and changes settings; the hook `post_upgrade` calls it. The cost does not depend on the amount of data.

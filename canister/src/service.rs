@@ -58,7 +58,7 @@ mod tests {
         let expected: Vec<&str> = lines.filter(|line| !line.starts_with("//")).collect();
         let expected = expected.concat();
         assert!(expected.len() > 10_000 && expected.len() < SOURCE.len() / 3, "{}", expected.len());
-        let (bytes, len) = without_comments::<40_000>(SOURCE);
+        let (bytes, len) = without_comments::<60_000>(SOURCE);
         assert_eq!(std::str::from_utf8(&bytes[..len]).unwrap(), expected);
         let (short, len) = without_comments::<8>(b"// a\n  // b\nc\n  d // e");
         assert_eq!((&short, len), (b"c\nd // e", 8));

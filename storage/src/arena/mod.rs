@@ -154,7 +154,8 @@ impl<P: Platform> Arena<P> {
         self.0.spaces
     }
 
-    pub(crate) fn root(&self, space: u8) -> Root {
+    /// Returns the root of a space.
+    pub fn root(&self, space: u8) -> Root {
         self.with(|state| state.superblock.spaces[usize::from(space)])
     }
 

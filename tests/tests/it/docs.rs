@@ -164,14 +164,3 @@ fn the_floats_of_the_interface_are_metrics() {
     let (metric, _) = metric.split_once("};").expect("it ends");
     assert_eq!((of(metric), of(&candid)), (1, 1));
 }
-
-#[test]
-fn code_of_the_client_page_is_the_example_and_its_test() {
-    let page = read(&root().join("docs/client.md"));
-    let example = read(&root().join("examples/hour/src/lib.rs"));
-    let test = read(&root().join("tests/tests/it/hour.rs"));
-    let (_, test) = test.split_once("\n}\n\n").expect("the function that reads the wasm");
-    for code in [example.as_str(), test] {
-        assert!(page.contains(&format!("```rust,ignore\n{code}```\n")), "not in docs/client.md as it is:\n{code}");
-    }
-}

@@ -1,5 +1,7 @@
 //! The example canister that contains Coppice: `examples/rollup`.
 
+mod limits;
+
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, decode_one, encode_args, encode_one};
 use coppice_host::{Kind, TrapPoint};
