@@ -7,6 +7,7 @@
 mod deletion;
 mod heap;
 mod index;
+mod inside;
 mod keys;
 mod utxo;
 
@@ -192,7 +193,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     let number = state.chain.state().next;
                     append(state, &block(number, std::iter::once(key(u64::MAX))))?;
                 }
-                "chain.seal" => {}
+                "chain.seal" | inside::APPEND => {}
                 "chain.certified data" => {
                     for _ in 0..=arg.rounds {
                         let number = state.chain.state().next;
@@ -210,6 +211,9 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
 /// Runs the operation `rounds` times, and returns the average instructions of one operation.
 #[update(guard = "access::bench")]
 fn bench_run(arg: BenchArg) -> Result<u64, String> {
+    if arg.op == inside::APPEND {
+        return inside::append(&arg);
+    }
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
             let start = instructions();

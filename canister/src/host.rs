@@ -192,7 +192,7 @@ mod tests {
         state::init(&InitArg::default()).unwrap();
         let mut old = StableBTreeMap::<u64, u32, _>::init(memory("ledger").unwrap());
         (0..500).for_each(|key| assert_eq!(old.insert(key, 7), None));
-        let before = read(|state| state.chain.state().clone());
+        let before = read(|state| *state.chain.state());
         upgrade();
         let old = StableBTreeMap::<u64, u32, _>::init(memory("ledger").unwrap());
         let mut new = StableBTreeMap::<Vec<u8>, u64, _>::init(memory("ledger 2").unwrap());
@@ -206,7 +206,7 @@ mod tests {
         let new = StableBTreeMap::<Vec<u8>, u64, _>::init(memory("ledger 2").unwrap());
         assert_eq!((new.len(), new.get(&499u64.to_be_bytes().to_vec())), (500, Some(7)));
         assert_eq!(StableBTreeMap::<u8, u8, _>::init(memory("ledger").unwrap()).len(), 0);
-        assert_eq!(read(|state| state.chain.state().clone()), before);
+        assert_eq!(read(|state| *state.chain.state()), before);
     }
 
     /// A bit of the list of leaves flips in stable memory while the canister runs: the upgrade writes the list anew.

@@ -291,7 +291,7 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Runs work that must not grow memory: a growth is refused with [`GrowError::Later`] and deferred to
-    /// [`grow_wanted`](Self::grow_wanted). Otherwise a message that traps on growth would lose its other work on every
+    /// [`Arena::grow_wanted`](crate::arena::Arena::grow_wanted). Otherwise a message that traps on growth would lose its other work on every
     /// retry.
     pub fn put_off<T>(&self, run: impl FnOnce() -> T) -> T {
         self.wanted.set(0);

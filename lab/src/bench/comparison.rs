@@ -1,7 +1,8 @@
 //! Tables that compare the canister with its peers: operations, all cycles of a block, and further costs of the peers.
 
 use super::figure::{Figure, Row, of};
-use anyhow::{Context, Result};
+use super::messages::INSIDE;
+use anyhow::{Context, Result, ensure};
 use coppice::report::count;
 use coppice::size::{DAY, GIB_SECOND, SWEEP, Size};
 use std::fmt::Write;
@@ -120,14 +121,31 @@ fn sides(rows: &[Row], size: &Size) -> Result<[Side; 3]> {
     Ok([side(None)?, side(Some("btree"))?, side(Some("heap"))?])
 }
 
+/// Returns a canister that contains Coppice: no message brings its blocks in, and the messages that make them are its own.
+fn inside(rows: &[Row], size: &Size, ours: &Side) -> Result<Side> {
+    let found = of(rows, "chain", "append inside", Some(INSIDE), None);
+    let append = found.first().context("the append of a block from inside was not measured")?.today.counted() as f64;
+    ensure!(size.workload.block_bytes == u64::from(INSIDE), "the block from inside has another size");
+    let mut parts = ours.parts.clone();
+    let [ingress, _, hashed, executed, ..] = &mut parts[..] else { unreachable!("a block has six parts") };
+    ingress.1 = 0.0;
+    executed.1 = append - hashed.1;
+    Ok(Side { parts, bytes: ours.bytes })
+}
+
 /// The table of all cycles of a block, and their cost.
 pub fn block(rows: &[Row]) -> Result<String> {
-    let sides = sides(rows, &Size::example())?;
+    let size = Size::example();
+    let [ours, plain, heap] = sides(rows, &size)?;
+    let inside = inside(rows, &size, &ours)?;
+    let sides = [ours, inside, plain, heap];
     let [ours, ..] = &sides;
-    let mut text = String::from("| for | Coppice | of all | B-tree index | heap index |\n|---|---|---|---|---|\n");
-    let mut line = |label: &str, share: &str, cells: [String; 3]| {
-        let [ours, plain, heap] = cells;
-        writeln!(text, "| {label} | {ours} | {share} | {plain} | {heap} |")
+    let mut text = String::from(
+        "| for | Coppice | of all | in your canister | B-tree index | heap index |\n|---|---|---|---|---|---|\n",
+    );
+    let mut line = |label: &str, share: &str, cells: [String; 4]| {
+        let [ours, inside, plain, heap] = cells;
+        writeln!(text, "| {label} | {ours} | {share} | {inside} | {plain} | {heap} |")
     };
     for (at, (label, cycles)) in ours.parts.iter().enumerate() {
         let share = format!("{:.1} %", cycles / ours.cycles() * 100.0);
@@ -202,6 +220,14 @@ mod tests {
             row("index remove", Some("btree"), 100_000, None),
             row("index remove", Some("heap"), 1, None),
         ];
+        let inside = Figure {
+            family: "chain",
+            op: "append inside",
+            size: INSIDE,
+            instructions: 15_000_000,
+            ..Figure::default()
+        };
+        rows.push(Row::of(inside.clone(), &inside).unwrap());
         for (peer, took, bytes) in [(None, 3_000, 34.0), (Some("btree"), 70_000, 64.0), (Some("heap"), 1_500, 80.0)] {
             rows.extend(["index look-up", "index get"].map(|op| row(op, peer, took, None)));
             rows.push(row("index insert", peer, took, Some(bytes)));
@@ -236,6 +262,10 @@ mod tests {
         assert!((heap.cycles() - ours.cycles() - more).abs() < 1.0, "{}", heap.cycles() - ours.cycles());
         let table = block(&rows()).unwrap();
         assert!(table.contains("| times as much | 1.00 |"), "{table}");
+        assert!(
+            table.contains("| ingress of its bytes | 355.82 M | ") && table.contains(" % | 0.00 M | 355.82 M |"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Blocks that are kept.
 const KEPT: u64 = 100;
+/// Bytes of the block that the canister makes itself, as that of the table of a block's cost.
+pub const INSIDE: u32 = 177_000;
 /// Headers of the longest page.
 const HEADERS: u64 = 1_000;
 /// Seals of a chain, and certified data, that are measured.
@@ -65,6 +67,9 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         let [(today, _), (tomorrow, _)] = bench.measure(&from, ("chain", "chain", op), 0, ROUNDS, HEADERS)?;
         each(Row::of(today, &tomorrow)?)?;
     }
+    let inside = ("chain", "chain", "append inside");
+    let [(today, _), (tomorrow, _)] = bench.measure(&from, inside, INSIDE, KEPT, HEADERS)?;
+    each(Row::of(today, &tomorrow)?)?;
     bench.host.restore(&from);
     bench.rows(of_headers)?.into_iter().try_for_each(each)
 }
