@@ -40,7 +40,7 @@
 
 /// The page for client developers; its examples are compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/client.md")]
+#[doc = include_str!("../../docs/guide/client.md")]
 struct Page;
 
 /// The code in the repository's README.md and in this crate's compiles.

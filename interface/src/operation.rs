@@ -97,7 +97,7 @@ pub const WASM_PAGE: u64 = 65_536;
 pub const SAFETY_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
 pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
-/// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
+/// Instructions charged for an idle firing of a timer, heap pages included (`docs/reference/costs.md`).
 pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 
 /// Returns the most cycles that firings of the daemon for blocks take in `secs` seconds on a subnet of `nodes` nodes:
@@ -176,7 +176,7 @@ fn left_of(pages: u64, log_class: u32, taken: u64) -> Option<u64> {
     (pages * WASM_PAGE).checked_sub(besides)?.checked_sub(taken)
 }
 
-/// A role of a principal; `docs/design.md` 8 has the table.
+/// A role of a principal; `docs/design/design.md` 8 has the table.
 #[candid_type]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {

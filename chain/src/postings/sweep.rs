@@ -1,4 +1,4 @@
-//! Stale index entries of pruned blocks, and the sweeps that drop them in bulk (`etl-parallel-pruning.md`, `docs/pruning-pipeline.md`).
+//! Stale index entries of pruned blocks, and the sweeps that drop them in bulk (`etl-parallel-pruning.md`, `docs/design/pruning.md`).
 //!
 //! **Constraint.** Removing the entries of a block one by one, in the message that prunes the block, costs a search and a page for
 //! each: with a million entries each lies on a page of its own.

@@ -1,4 +1,4 @@
-//! Sweeps of the indexes: their triggers, and their work in one message (`docs/pruning-pipeline.md`). `postings/sweep.rs` does a
+//! Sweeps of the indexes: their triggers, and their work in one message (`docs/design/pruning.md`). `postings/sweep.rs` does a
 //! slice and keeps the debt and the cursor.
 //!
 //! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. The sweep then

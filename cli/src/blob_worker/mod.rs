@@ -5,7 +5,7 @@
 //!      ▲                  │               │         ├ layout: a blob's path
 //!      └── completed ─────┴── outcome ────┘         └ marker: which canister owns the blobs
 //! ```
-//! Any number of worker processes can share one queue, because a leased row is handed to one worker only. `docs/blob-deletion.md` describes
+//! Any number of worker processes can share one queue, because a leased row is handed to one worker only. `docs/operations/blobs.md` describes
 //! how many to run, their cost and their alerts.
 
 mod contents;

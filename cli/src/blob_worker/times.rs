@@ -1,4 +1,4 @@
-//! Time limits of the worker. `docs/blob-deletion.md` has the same table.
+//! Time limits of the worker. `docs/operations/blobs.md` has the same table.
 //!
 //! | what | how long | of a lease of 300 s | why |
 //! |---|---|---|---|
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn table_in_the_docs_equals_the_codes_times() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/blobs.md");
         let page = std::fs::read_to_string(page).unwrap();
         let rows = table(include_str!("times.rs"), "//! ");
         assert_eq!(table(&page, ""), rows);

@@ -257,7 +257,7 @@ transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
                 bitcoin: Some(decoded(transaction, Order::Display)),
             }),
         }]);
-        let page = include_str!("../../../docs/commands.md");
+        let page = include_str!("../../../docs/reference/commands.md");
         assert!(page.contains(&format!("```\n{}\n```", text(&found))), "{}", text(&found));
     }
 

@@ -6,7 +6,7 @@
 //! canister answered by key and by transaction (`rows.rs`). `gaps` lists missing blocks and the reasons; `state` and `incomplete` hold the
 //! proof of the newest block, and a block of which parts have come, in JSON. `orphaned` and its two companion tables hold the newest blocks
 //! that a reorg or a reset removed, up to a bound, and with `restored` 1 the blocks that a restored canister lacks, for good.
-//! `docs/database.md` describes the tables for readers.
+//! `docs/reference/database.md` describes the tables for readers.
 
 /// The version of this schema. A database with another version is refused.
 pub const VERSION: i64 = 8;
@@ -160,7 +160,7 @@ why), certificates (number, certificate, hash_tree), runs (number, before), stat
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
 verified; its seal leads to a certificate of the subnet. Blocks that a reorg, a reset or a restored canister removed are in orphaned, \
 orphaned_transactions and orphaned_parts, each with the column removal first; orphaned.restored is 1 for blocks that a restored canister lacks, which stay. \
-docs/database.md describes the tables, with queries.";
+docs/reference/database.md describes the tables, with queries.";
 
 #[cfg(test)]
 mod tests {

@@ -87,11 +87,11 @@ mod tests {
     #[test]
     fn manual_contains_the_printed_table() {
         let table = table(&sizes(&args(&[])));
-        let manual = include_str!("../../../docs/operations.md");
-        assert!(manual.contains(&table), "docs/operations.md should have:\n{table}");
+        let manual = include_str!("../../../docs/operations/operations.md");
+        assert!(manual.contains(&table), "docs/operations/operations.md should have:\n{table}");
     }
 
-    /// docs/costs.md has the parts in a table that `coppice bench` writes.
+    /// docs/reference/costs.md has the parts in a table that `coppice bench` writes.
     #[test]
     fn readme_quotes_the_cost_of_a_block() {
         let size = Size::example();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn deploy_page_quotes_its_size_deposit_and_target() {
         let sizes = sizes(&args(&["--block-bytes", "200000", "--transactions", "400", "--days", "30"]));
-        let page = include_str!("../../../docs/deploy.md");
+        let page = include_str!("../../../docs/operations/deploy.md");
         let deposit = sizes[0].deposit_cycles.div_ceil(1_000_000_000_000);
         let target = crate::report::count(sizes[0].target_bytes).replace(',', "_");
         for part in [
@@ -130,7 +130,7 @@ mod tests {
             format!("--with-cycles {deposit}000000000000"),
             format!("target_bytes = opt {target} "),
         ] {
-            assert!(page.contains(&part), "docs/deploy.md should have:\n{part}");
+            assert!(page.contains(&part), "docs/operations/deploy.md should have:\n{part}");
         }
     }
 

@@ -14,7 +14,7 @@ pub const DAY: u64 = 86_400;
 pub(super) const YEAR: u128 = 365 * 86_400;
 /// Nanoseconds of a second.
 pub(super) const NS: u64 = 1_000_000_000;
-/// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations.md`).
+/// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations/operations.md`).
 pub const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
 const INGRESS: u128 = 1_200_000;
@@ -32,7 +32,7 @@ const DEPOSIT_DAYS: u128 = 30;
 const ENVELOPE: u128 = 310;
 /// Instructions charged, heap pages included: per message that appends or uploads, and per byte, transaction and secondary key; per block
 /// and byte for comparing segments with their digests; per block for pruning; per transaction or key for sweeping the index
-/// (`docs/costs.md`). One instruction costs one cycle.
+/// (`docs/reference/costs.md`). One instruction costs one cycle.
 const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;

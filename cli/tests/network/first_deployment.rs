@@ -1,4 +1,4 @@
-//! The calls of `docs/deploy.md`, made by icp-cli through a gateway over the embedded host, and the indexer with the key that icp-cli made.
+//! The calls of `docs/operations/deploy.md`, made by icp-cli through a gateway over the embedded host, and the indexer with the key that icp-cli made.
 
 #[path = "../../../tests/tests/it/deploy_page/steps.rs"]
 mod steps;
@@ -41,7 +41,7 @@ fn icp_cli_runs_the_calls_of_the_deploy_page() {
     let candid = concat!(env!("CARGO_MANIFEST_DIR"), "/../candid/coppice.did");
 
     let (mut made, mut principals) = (0, Vec::<String>::new());
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/deploy.md")).unwrap();
     for step in steps(&page) {
         for (command, printed) in &step.commands {
             if let Some((options, method, argument)) = call(command) {

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Head of each file.
 const HEAD: &str = "\
 Written by `cargo run -p coppice_did` from the crate `interface`. The service comes first, and the types follow in the order of their \
-use. `docs/glossary.md` explains the names.
+use. `docs/reference/glossary.md` explains the names.
 
 Conventions: a bound \"before\" a number excludes the number. A value that is absent is `null`, not 0. In settings 0 switches a rule \
 off, and as a `limit` 0 means the default that the comment names. The name of a time or of a duration ends with its unit, `_secs` or \

@@ -19,7 +19,6 @@ mod dashboard;
 mod deletion_queue;
 mod deploy;
 mod deploy_page;
-mod docs;
 mod export;
 mod flips;
 mod full_arena;

@@ -1,5 +1,5 @@
 //! The table of stolen keys in `SECURITY.md`. Each row is played: a stolen key does its worst, and the levers of the row end it.
-//! `docs/operations.md` links to the table.
+//! `docs/operations/operations.md` links to the table.
 
 use crate::stop::{stop, with_an_operator_and_an_admin};
 use coppice_interface::methods::TABLE;
@@ -48,7 +48,7 @@ fn assert_levers(role: &str, levers: &[&str]) {
 #[test]
 fn table_has_a_row_for_each_role_with_all_of_its_methods() {
     let rows = table(&page("SECURITY.md"));
-    let manual = page("docs/operations.md");
+    let manual = page("docs/operations/operations.md");
     assert!(table(&manual).is_empty() && manual.contains("(../SECURITY.md#roles-and-trust)"));
     let roles = Role::ALL.map(|role| format!("`{role:?}`")).into_iter().chain(["controllers".into()]);
     let listed: BTreeSet<String> = rows.iter().map(|row| row[0].clone()).collect();

@@ -1,4 +1,4 @@
-//! Readers of the database: `coppice get`, and the page `docs/database.md`.
+//! Readers of the database: `coppice get`, and the page `docs/reference/database.md`.
 
 use super::*;
 use crate::get::archive;
@@ -223,7 +223,7 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
 }
 
 /// The page about the database.
-const PAGE: &str = include_str!("../../../../docs/database.md");
+const PAGE: &str = include_str!("../../../../docs/reference/database.md");
 
 fn queries() -> Vec<&'static str> {
     PAGE.split("```sql\n").skip(1).filter_map(|rest| Some(rest.split_once("\n```")?.0)).collect()

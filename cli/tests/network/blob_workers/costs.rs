@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Compares with `docs/blob-deletion.md`, in billions of cycles per million blobs.
+/// Compares with `docs/operations/blobs.md`, in billions of cycles per million blobs.
 #[test]
 fn cost_of_a_million_blobs_equals_the_docs() {
     const ROWS: u64 = 3_000;
@@ -26,7 +26,7 @@ fn cost_of_a_million_blobs_equals_the_docs() {
         assert!(found <= most, "leases of {batch}: {found} G cycles a million blobs, but at most {most} are expected");
         (batch, found)
     });
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/blobs.md");
     let page = std::fs::read_to_string(page).unwrap();
     for (batch, cost) in found {
         let row = format!("| {batch} | ");

@@ -139,7 +139,7 @@ fn every_documented_exit_code_occurs_and_no_blob_is_lost() {
     }
     assert!(status(&net).leases.is_empty());
 
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/blobs.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().skip_while(|line| !line.starts_with("| exit code |")).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));

@@ -1,4 +1,4 @@
-//! The Python of `docs/client.md`, against `serve --api`.
+//! The Python of `docs/guide/client.md`, against `serve --api`.
 
 use super::served::{PRINCIPAL, Served, adapted, block, code_of, not_run, root, succeed};
 use std::process::Command;
@@ -7,13 +7,13 @@ use std::process::Command;
 fn python_of_the_client_page_runs() {
     let python = root().join("target/python-agent/bin/python");
     if !python.is_file() {
-        not_run("the Python of docs/client.md; scripts/setup --with-python-agent installs its package");
+        not_run("the Python of docs/guide/client.md; scripts/setup --with-python-agent installs its package");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&["--api", "--allow", PRINCIPAL, "--blk", &block(dir.path())]);
     // The page's paths are relative to the workspace.
-    let outputs = code_of("client.md").into_iter().map(|(name, code)| {
+    let outputs = code_of("guide/client.md").into_iter().map(|(name, code)| {
         let file = dir.path().join(&name);
         std::fs::write(&file, adapted(&code, &served)).unwrap();
         (name, succeed(Command::new(&python).current_dir(root()).arg(&file)))

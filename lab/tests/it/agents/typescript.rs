@@ -1,4 +1,4 @@
-//! The TypeScript package in an empty project: the code of `docs/typescript.md`, against `serve --api`.
+//! The TypeScript package in an empty project: the code of `docs/guide/typescript.md`, against `serve --api`.
 
 use super::served::{PRINCIPAL, Served, adapted, block, code_of, not_run, root, succeed};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
     let block = block(project);
     let options = ["--api", "--allow", PRINCIPAL, "--blk", &block];
     let served = Served::start(&options);
-    let files = code_of("typescript.md");
+    let files = code_of("guide/typescript.md");
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["client.ts", "more.ts", "identity.ts"]);
     for (name, code) in &files {

@@ -1,5 +1,6 @@
 //! Checks of the source.
 
+mod docs;
 mod errors;
 mod imports;
 mod other_builds;

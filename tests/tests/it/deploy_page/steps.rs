@@ -1,4 +1,4 @@
-//! `docs/deploy.md` as tests read it: steps, their commands, and the commands' output.
+//! `docs/operations/deploy.md` as tests read it: steps, their commands, and the commands' output.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 

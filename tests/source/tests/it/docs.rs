@@ -1,22 +1,39 @@
-//! The documentation: README is short, every link of README, `SECURITY.md` and `docs/` leads somewhere, and the tests that `SECURITY.md`
-//! cites exist. The code of `docs/client.md` is the code that is tested.
+//! The pages: README is short, every link of every page leads somewhere, and the tests that `SECURITY.md` cites exist.
+//! The code of `docs/guide/client.md` is the code that is tested.
 
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// README, `SECURITY.md` and the pages of `docs/`.
+/// Every Markdown file of the repository, except built ones.
 fn pages() -> Vec<PathBuf> {
-    let docs = std::fs::read_dir(root().join("docs")).expect("there is docs/");
-    let docs = docs.map(|file| file.expect("it can be listed").path());
-    let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    [root().join("README.md"), root().join("SECURITY.md")].into_iter().chain(pages).collect()
+    let (mut folders, mut pages) = (vec![root()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("the folder can be listed").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
+            let built = ["target", "node_modules"].contains(&name.as_str());
+            if path.is_dir() && !built && (!name.starts_with('.') || name == ".github") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The pages below `docs/`.
+fn docs() -> Vec<PathBuf> {
+    let docs = root().join("docs");
+    pages().into_iter().filter(|page| page.starts_with(&docs)).collect()
 }
 
 /// A page's lines outside of code blocks.
@@ -76,24 +93,22 @@ fn every_link_leads_somewhere() {
         assert!(broken.is_empty(), "{} leads nowhere: {broken:?}", page.display());
         inside += links(&text).iter().filter(|target| !target.starts_with("http")).count();
     }
-    assert!(inside > 10, "{inside} links were found");
+    assert!(inside > 100, "{inside} links were found");
 }
 
 #[test]
 fn the_table_of_contents_names_every_page() {
-    let contents = root().join("docs").join("README.md");
+    let contents = root().join("docs/README.md");
     let named = links(&read(&contents));
-    for page in pages().into_iter().skip(1).filter(|page| !page.ends_with("docs/README.md")) {
-        let name = page.file_name().expect("a page").to_string_lossy().into_owned();
-        let beside = page.with_file_name("").ends_with("docs");
-        let name = if beside { name } else { format!("../{name}") };
+    for page in docs().into_iter().filter(|page| *page != contents) {
+        let name = page.strip_prefix(root().join("docs")).expect("a page of docs/").display().to_string();
         assert!(named.contains(&name), "docs/README.md does not name {name}");
     }
 }
 
 #[test]
 fn a_broken_link_is_found() {
-    let page = root().join("docs").join("README.md");
+    let page = root().join("docs/design/README.md");
     let text = "# Here and there\n[a](design.md) [b](none.md)\n[c](design.md#1-parts), [d](design.md#none)\n\
                 ```\n[e](none.md)\n```\n[f](https://example.org/none)";
     assert_eq!(broken(&page, text), ["none.md", "design.md#none"]);
