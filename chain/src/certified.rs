@@ -1,4 +1,4 @@
-//! Certified data: values that the subnet signs, so that a reader need not trust a replica (`docs/design/design.md` 5.1).
+//! Certified data: values that the subnet signs, so that a reader need not trust a replica (`docs/design/export.md`).
 //!
 //! ```text
 //!        ┌─ "coppice"            first block u64 ‖ seal before it ‖ resets u64 ‖ rolled-back blocks u64, big-endian

@@ -1,4 +1,4 @@
-//! The chain: blocks, their receipts and their index, from the oldest kept block to the head (`docs/design/design.md` 2.2 and 3).
+//! The chain: blocks, their receipts and their index, from the oldest kept block to the head (`docs/design/blocks.md`).
 //!
 //! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `headers`. Its *references* are its
 //! transaction ids and secondary keys. A *posting* is the place of a reference: a block, and a position in the block. A

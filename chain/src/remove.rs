@@ -1,4 +1,4 @@
-//! Removal of the oldest block, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design/design.md` 3): the log's blobs that become free go
+//! Removal of the oldest block, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design/pruning.md`): the log's blobs that become free go
 //! into quarantine → the references are removed → the chain's bound rises → the blobs are released. All steps are in one message.
 //!
 //! The block's references become stale when the bound rises, and are dropped from the indexes later, in bulk

@@ -1,5 +1,5 @@
 //! Certificate of a canister's chain by the subnet, the answer of `get_tip_certificate`: the head, its seal and the chain's beginning
-//! (`docs/design/design.md` 5.1). No replica can forge it.
+//! (`docs/design/export.md`). No replica can forge it.
 
 use crate::cbor;
 use anyhow::{Context, Result, bail, ensure};

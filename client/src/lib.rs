@@ -38,10 +38,11 @@
 //!
 //! [`Client::follow`] does all of it for a whole chain: it waits, repeats, and resolves reorgs.
 
-/// The page for client developers; its examples are compiled.
+/// The pages for client developers; their examples are compiled.
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/hour.md")]
 #[doc = include_str!("../../docs/guide/client.md")]
-struct Page;
+struct Pages;
 
 /// The code in the repository's README.md and in this crate's compiles.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Access table: the roles that may call each kind of method (`docs/design/design.md` 8).
+//! Access table: the roles that may call each kind of method (`docs/design/interface.md`).
 
 use crate::Role;
 

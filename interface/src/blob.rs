@@ -21,7 +21,7 @@ pub struct BlobPtr {
 }
 
 /// Owner of memory. Kept bytes are counted by owner, so that block pruning is never caused by data that it cannot
-/// remove (`docs/design/design.md` 2.1).
+/// remove (`docs/design/memory.md`).
 #[candid_type]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {

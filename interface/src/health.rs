@@ -4,7 +4,7 @@ use coppice_macros::candid_type;
 use std::fmt;
 
 /// A kind of problem. Answers contain the code's name, so that clients can read codes of later versions.
-/// `docs/operations/operations.md` lists for each code its cause, when it clears and the action to take.
+/// `docs/operations/monitoring.md` lists for each code its cause, when it clears and the action to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemCode {
     /// A timer is overdue: nothing is pruned, and nothing expires.
@@ -211,7 +211,7 @@ pub enum Severity {
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The code of the problem, as in the table of `docs/operations/operations.md`. A later version may have codes that an earlier
+    /// The code of the problem, as in the table of `docs/operations/monitoring.md`. A later version may have codes that an earlier
     /// one does not have.
     pub code: String,
     /// The severity of the problem.

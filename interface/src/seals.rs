@@ -1,5 +1,5 @@
 //! Seals: a chain of SHA-256 over the headers of all blocks, so that one trusted seal proves every header before it
-//! (`docs/design/design.md` 5.1).
+//! (`docs/design/export.md`).
 //!
 //! ```text
 //! leaf(n)  = SHA-256("coppice block 1" ‖ number u64 ‖ timestamp u64 ‖ 3 × length u32
@@ -94,7 +94,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The vectors of `docs/design/design.md` 5.1, which a program of another language computed.
+    /// The vectors of `docs/design/export.md`, which a program of another language computed.
     #[test]
     fn seals_have_the_documented_values() {
         let sha256 = [&b"body"[..], b"", b"index!"].map(|segment| Sha256::digest(segment).into());

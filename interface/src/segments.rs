@@ -1,4 +1,4 @@
-//! A block's payload: three segments, encoder and decoder of two of them, and their SHA-256 (`docs/design/design.md` 2.2).
+//! A block's payload: three segments, encoder and decoder of two of them, and their SHA-256 (`docs/design/blocks.md`).
 //!
 //! ```text
 //! receipts = empty, or u32 n ‖ n × u32 end offset ‖ bytes              (n = transactions)

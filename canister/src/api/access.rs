@@ -1,4 +1,4 @@
-//! Access control: checks of role, argument length and message rate (`docs/design/design.md` 8).
+//! Access control: checks of role, argument length and message rate (`docs/design/interface.md`).
 //!
 //! `TABLE` in the interface crate has each method of the Candid interface with its roles and its largest argument:
 //!

@@ -1,4 +1,4 @@
-//! Exporters: programs that copy the chain, and their progress (`pruning-spec-v1.md` 8.5, `docs/design/design.md` 5).
+//! Exporters: programs that copy the chain, and their progress (`pruning-spec-v1.md` 8.5, `docs/design/export.md`).
 //!
 //! Pruning must not overtake exporters. An exporter pulls pages of blocks with a query, stores them, and acknowledges them. An exporter's
 //! bound is the first block that it has not acknowledged; the smallest bound guards all blocks from there on. Nothing overrides the guard, not even

@@ -1,4 +1,4 @@
-//! Due blocks: the triggers and their targets (`pruning-spec-v1.md` 6, `docs/design/design.md` 4).
+//! Due blocks: the triggers and their targets (`pruning-spec-v1.md` 6, `docs/design/pruning.md`).
 //!
 //! ```text
 //! oldest ▓▓▓▓▓▓ before ▒▒▒▒▒▒ target ░░░░░░ head

@@ -1,4 +1,4 @@
-//! Block pruner: one bounded run per tick of the daemon (`pruning-spec-v1.md` 5, `docs/design/design.md` 4).
+//! Block pruner: one bounded run per tick of the daemon (`pruning-spec-v1.md` 5, `docs/design/pruning.md`).
 //!
 //! ```text
 //! timer ──▶ daemon ──▶ policy: what is due? ──▶ run ◀── budget: how much?

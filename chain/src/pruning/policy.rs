@@ -1,4 +1,4 @@
-//! Pruning policy: checked settings, and the watermarks derived from them (`docs/design/design.md` 4).
+//! Pruning policy: checked settings, and the watermarks derived from them (`docs/design/pruning.md`).
 //!
 //! The watermarks are shares of the *effective target*: the smaller of `target_bytes` and the bytes that the chain can have under
 //! `max_stable_pages` ([`ChainStore::most_bytes`](crate::ChainStore::most_bytes)). So pruning begins, and appends name what holds it

@@ -1,4 +1,4 @@
-//! Headers of blocks: they prove the payload, and lead from seal to seal (`docs/design/design.md` 5.1).
+//! Headers of blocks: they prove the payload, and lead from seal to seal (`docs/design/export.md`).
 
 use anyhow::{Result, bail, ensure};
 use coppice_interface::seals::{Leaf, Seal};

@@ -1,4 +1,4 @@
-//! Proofs that a block was in a canister's chain, and the check of all seals of a database (`docs/design/design.md` 5.1).
+//! Proofs that a block was in a canister's chain, and the check of all seals of a database (`docs/design/export.md`).
 //!
 //! ```text
 //! database ──▶ rows ─┬─▶ walk: all seals, all certificates                   coppice verify

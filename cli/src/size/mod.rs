@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn manual_contains_the_printed_table() {
         let table = table(&sizes(&args(&[])));
-        let manual = include_str!("../../../docs/operations/operations.md");
-        assert!(manual.contains(&table), "docs/operations/operations.md should have:\n{table}");
+        let manual = include_str!("../../../docs/operations/sizing.md");
+        assert!(manual.contains(&table), "docs/operations/sizing.md should have:\n{table}");
     }
 
     /// docs/reference/costs.md has the parts in a table that `coppice bench` writes.

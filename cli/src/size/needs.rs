@@ -14,7 +14,7 @@ pub const DAY: u64 = 86_400;
 pub(super) const YEAR: u128 = 365 * 86_400;
 /// Nanoseconds of a second.
 pub(super) const NS: u64 = 1_000_000_000;
-/// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations/operations.md`).
+/// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations/sizing.md`).
 pub const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
 const INGRESS: u128 = 1_200_000;

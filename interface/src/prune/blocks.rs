@@ -5,13 +5,13 @@ use crate::settings::{ConfigError, settings};
 use coppice_macros::candid_type;
 use thiserror::Error;
 
-/// Most ops of a prune message. The pages that a message changes are bounded apart from its ops (`docs/design/design.md` 3).
+/// Most ops of a prune message. The pages that a message changes are bounded apart from its ops (`docs/design/pruning.md`).
 pub const MAX_PRUNE_OPS: u64 = 1_000_000;
-/// Most instructions of a prune message (`docs/design/design.md` 4).
+/// Most instructions of a prune message (`docs/design/pruning.md`).
 pub const MAX_PRUNE_INSTRUCTIONS: u64 = 2_000_000_000;
 
 settings! {
-    /// Policy of block pruning: retention by age, number and bytes (`docs/design/design.md` 4).
+    /// Policy of block pruning: retention by age, number and bytes (`docs/design/pruning.md`).
     pub struct PrunePolicy;
     /// A change of the policy. Absent fields are unchanged; if no policy was set, they get their defaults. A
     /// `target_bytes`, `retain_days` or `retain_blocks` of 0 switches that rule off.

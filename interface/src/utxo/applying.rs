@@ -1,4 +1,4 @@
-//! Applying kept blocks to the UTXO records (`docs/design/design.md` 6.1).
+//! Applying kept blocks to the UTXO records (`docs/design/applying.md`).
 
 use super::{Outpoint, UtxoCreateError, UtxoSpendError};
 use crate::error::{BadHeight, NoMemory};

@@ -1,4 +1,4 @@
-//! Ledger of all transactions and spends, from which it computes the expected contents of the store independently, by `docs/design/design.md` 6
+//! Ledger of all transactions and spends, from which it computes the expected contents of the store independently, by `docs/design/records.md`
 //! and 7.
 
 use super::blocks::Made;

@@ -252,7 +252,7 @@ fn browser_shows_the_dashboard_of_the_demonstration() {
     });
 }
 
-/// The pictures of `docs/operations/operations.md`: a newly installed canister, then one with an exporter that acknowledges nothing, until no room is
+/// The pictures of `docs/operations/monitoring.md`: a newly installed canister, then one with an exporter that acknowledges nothing, until no room is
 /// left.
 #[test]
 fn browser_shows_a_new_a_held_and_a_full_canister() {

@@ -1,4 +1,4 @@
-//! Application of kept blocks to the UTXO records, so that a feeder sends a transaction once, with its block (`docs/design/design.md` 6.1).
+//! Application of kept blocks to the UTXO records, so that a feeder sends a transaction once, with its block (`docs/design/applying.md`).
 //!
 //! ```text
 //! chain:  base … applied … │ next: applied up to `transaction`, which begins at byte `offset` of the body │ … head

@@ -1,4 +1,4 @@
-//! Deletion queue: external blobs that workers must delete (`blob-deletion-api.md`, `docs/design/design.md` 7.1).
+//! Deletion queue: external blobs that workers must delete (`blob-deletion-api.md`, `docs/design/deletion-queue.md`).
 //!
 //! **Constraint.** A canister cannot delete external blobs itself: it lists the blobs, remote workers delete them, and replies get lost.
 //! The pruner schedules thousands of blobs in a tick. No two workers may hold the same blob at a time.

@@ -1,4 +1,4 @@
-//! Token bucket of heights: bounds how far a feeder raises a height at once and per day (`docs/design/design.md` 7).
+//! Token bucket of heights: bounds how far a feeder raises a height at once and per day (`docs/design/record-pruning.md`).
 //!
 //! The bucket holds `size` heights and refills by `per_day` a day. Fractions of a height are kept as an integer, so that thousands of small
 //! draws lose nothing. A clock that goes back adds nothing.

@@ -1,4 +1,4 @@
-//! Persisted data about the notifications of the two heights: a bucket and the anomalies of each (`docs/design/design.md` 7). `notified.rs` has
+//! Persisted data about the notifications of the two heights: a bucket and the anomalies of each (`docs/design/record-pruning.md`). `notified.rs` has
 //! the pruner's methods that use them.
 
 use super::bucket::{Bucket, Empty, Limits};

@@ -1,4 +1,4 @@
-//! Pruner of UTXO records (`pruner-service.md`, `docs/design/design.md` 7).
+//! Pruner of UTXO records (`pruner-service.md`, `docs/design/record-pruning.md`).
 //!
 //! **Constraint.** Deleting the due records may take many messages. Between two messages the chain grows, and any message may trap or be
 //! followed by an upgrade. No record may be deleted before the pruner has checked whether it is a parent of an old unmined transaction.
@@ -20,7 +20,7 @@
 //!
 //! - At most one job is pending and one is running. A run belongs to the running job, or is left by a job that timed out.
 //! - No record is deleted in a run before phase 1 has examined all late unmined transactions, and all old ones that `passes` requires.
-//!   So no record is deleted while a live unmined one spends from it (`docs/design/design.md` 7).
+//!   So no record is deleted while a live unmined one spends from it (`docs/design/record-pruning.md`).
 //! - A record that is being deleted is either in the index of records to delete, or waits for its row in the deletion queue.
 //!
 //! **Files, in reading order**

@@ -1,4 +1,4 @@
-//! Notified heights: limits of their rise, and records of heights far below the highest one (`docs/design/design.md` 7). `heights.rs`
+//! Notified heights: limits of their rise, and records of heights far below the highest one (`docs/design/record-pruning.md`). `heights.rs`
 //! then decides on a job.
 
 use super::feeds::{Feed, NotifiedHeight};

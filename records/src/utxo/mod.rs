@@ -1,4 +1,4 @@
-//! UTXO records: one for each transaction, found by txid (`utxo-data-model.md`, `docs/design/design.md` 6).
+//! UTXO records: one for each transaction, found by txid (`utxo-data-model.md`, `docs/design/records.md`).
 //!
 //! **Constraint.** A block has thousands of transactions, and each is created, spent from, mined and deleted: an operation must
 //! touch few pages and cost the same at any number of records. A `StableBTreeMap` of encoded records reads, decodes, encodes

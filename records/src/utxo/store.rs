@@ -240,7 +240,7 @@ impl UtxoStore {
         Err(UtxoRefusal::Corrupt { why: format!("the neighbours of the record in slot {slot}") })
     }
 
-    /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design/design.md` 6. Memory for an entry is reserved, or a
+    /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design/records.md`. Memory for an entry is reserved, or a
     /// journal has begun.
     ///
     /// # Errors

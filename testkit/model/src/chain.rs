@@ -1,4 +1,4 @@
-//! Model of the chain, its pruning and its exporters, by `docs/design/design.md`. It also models which answers damage excuses.
+//! Model of the chain, its pruning and its exporters, by `docs/design/blocks.md`. It also models which answers damage excuses.
 
 use crate::blocks::id;
 use candid::Principal;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`chain`] | the chain, its pruning and its exporters | the stores and the endpoints natively; the wasm through Candid |
 //! | [`deletion`] | the deletion queue | the queue natively |
-//! | [`records`] | UTXO records and their pruner, by `docs/design/design.md` 6 and 7 | the wasm through Candid |
+//! | [`records`] | UTXO records and their pruner, by `docs/design/records.md` | the wasm through Candid |
 //! | [`documents`] | UTXO records, by only the source documents and the `.did` | the wasm through Candid |
 //!
 //! No model uses the canister's code, and [`documents`] uses no other model. [`blocks`] and [`transactions`] create the inputs that

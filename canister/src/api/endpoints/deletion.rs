@@ -1,4 +1,4 @@
-//! Endpoints for the deletion queue of external blobs (`docs/design/design.md` 7).
+//! Endpoints for the deletion queue of external blobs (`docs/design/deletion-queue.md`).
 
 use super::records::noting;
 use crate::logs::audit::field;

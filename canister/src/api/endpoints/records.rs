@@ -1,4 +1,4 @@
-//! Endpoints for the pruner of UTXO records (`docs/design/design.md` 7).
+//! Endpoints for the pruner of UTXO records (`docs/design/record-pruning.md`).
 
 use crate::logs::audit::{field, fields, named};
 use crate::operation::daemon;

@@ -1,4 +1,4 @@
-//! Endpoints for UTXO records (`docs/design/design.md` 6).
+//! Endpoints for UTXO records (`docs/design/records.md`).
 
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};

@@ -114,7 +114,7 @@ fn roles_and_set_up_as_meant_clear_the_setup_findings() {
 
 #[test]
 fn severity_of_every_code_matches_the_manual() {
-    let manual = include_str!("../../../../docs/operations/operations.md");
+    let manual = include_str!("../../../../docs/operations/monitoring.md");
     let row = |line: &str| {
         let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
         let severity = rest.split(" | ").next().filter(|word| ["critical", "warning", "notice"].contains(word))?;

@@ -1,4 +1,4 @@
-//! Double spends that take the place of the transactions that they conflict with (`docs/design/design.md` 6 has the steps). The call names the
+//! Double spends that take the place of the transactions that they conflict with (`docs/design/records.md` has the steps). The call names the
 //! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
 use super::walk::{Enters, Walk};
@@ -185,7 +185,7 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Does the steps of `docs/design/design.md` 6 within the slice. May fail in the middle.
+    /// Does the steps of `docs/design/records.md` within the slice. May fail in the middle.
     fn win(
         &mut self,
         contest: &Contest,

@@ -1,4 +1,4 @@
-//! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, as `docs/design/design.md` 6 has it.
+//! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, as `docs/design/records.md` has it.
 
 use crate::testing::*;
 use coppice_interface::*;

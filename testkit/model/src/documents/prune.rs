@@ -33,7 +33,7 @@ pub struct Run {
     /// True if it has completed.
     pub completed: bool,
     /// True if it preserves the parents of all old unmined transactions. Within an eighth of `parent_preservation_blocks` after such a run,
-    /// a run preserves only the parents of transactions that became old since (`docs/design/design.md` 7).
+    /// a run preserves only the parents of transactions that became old since (`docs/design/record-pruning.md`).
     pub whole: bool,
 }
 

@@ -57,7 +57,7 @@ impl Records {
         new
     }
 
-    /// Replaces the transactions that conflict with double spends by the double spends, all or none (`docs/design/design.md` 6):
+    /// Replaces the transactions that conflict with double spends by the double spends, all or none (`docs/design/records.md`):
     ///
     /// 1. The holders of the outputs that the winners spend lose, together with everything that spends from them.
     /// 2. Outputs that losers hold become unspent.

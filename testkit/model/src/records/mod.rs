@@ -1,4 +1,4 @@
-//! Model of UTXO records by `docs/design/design.md` 6, over ordinary collections: the effects of a history's messages, and of deletions. `rules`
+//! Model of UTXO records by `docs/design/records.md`, over ordinary collections: the effects of a history's messages, and of deletions. `rules`
 //! tells which records are deleted, and when; `family` creates the transactions of a history.
 
 mod conflicts;

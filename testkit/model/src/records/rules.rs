@@ -1,4 +1,4 @@
-//! Rules of deletion, by `docs/design/design.md` 7: heights, the parents of old unmined transactions, defensive mode.
+//! Rules of deletion, by `docs/design/record-pruning.md`: heights, the parents of old unmined transactions, defensive mode.
 
 use super::{Hold, Record, Records, Settings, Txid};
 use coppice_interface::*;

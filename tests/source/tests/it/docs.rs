@@ -1,5 +1,5 @@
 //! The pages: README is short, every link of every page leads somewhere, and the tests that `SECURITY.md` cites exist.
-//! The code of `docs/guide/client.md` is the code that is tested.
+//! The code of `docs/guide/hour.md` is the code that is tested.
 
 use std::path::{Path, PathBuf};
 
@@ -108,10 +108,10 @@ fn the_table_of_contents_names_every_page() {
 
 #[test]
 fn a_broken_link_is_found() {
-    let page = root().join("docs/design/README.md");
-    let text = "# Here and there\n[a](design.md) [b](none.md)\n[c](design.md#1-parts), [d](design.md#none)\n\
+    let page = root().join("docs/design/parts.md");
+    let text = "# Here and there\n[a](export.md) [b](none.md)\n[c](export.md#seals), [d](export.md#none)\n\
                 ```\n[e](none.md)\n```\n[f](https://example.org/none)";
-    assert_eq!(broken(&page, text), ["none.md", "design.md#none"]);
+    assert_eq!(broken(&page, text), ["none.md", "export.md#none"]);
     assert_eq!(anchors(text), ["here-and-there"]);
     assert_eq!(anchors("## 2. How large `target_bytes` must be"), ["2-how-large-target_bytes-must-be"]);
 }

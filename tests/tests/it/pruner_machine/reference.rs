@@ -1,4 +1,4 @@
-//! Reference without a canister: the interface, and a pruner that implements `docs/design/design.md` 7 in the simplest way over the model's own
+//! Reference without a canister: the interface, and a pruner that implements `docs/design/record-pruning.md` in the simplest way over the model's own
 //! records. The machine is tested on it, and on its deliberate faults. The reference makes its own choice where the canister is free: which
 //! of two records of a height is deleted first, and how much a tick does.
 

@@ -180,7 +180,7 @@ impl Player {
             if self.status().running.is_none() && self.status().pending.is_none() {
                 return Ok(());
             }
-            // A producer's next call wakes a timer that a trap has lost (`docs/design/design.md` 4). Nothing else loses a timer.
+            // A producer's next call wakes a timer that a trap has lost (`docs/design/pruning.md`). Nothing else loses a timer.
             let problems = self.coppice.anyone().health().answer().problems;
             if problems.iter().any(|problem| problem.code == ProblemCode::TimerOverdue) {
                 if !self.has_trapped() {
