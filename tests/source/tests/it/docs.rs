@@ -78,10 +78,25 @@ fn broken(page: &Path, text: &str) -> Vec<String> {
     links(text).into_iter().filter(inside).filter(wrong).collect()
 }
 
+/// Words as `wc -w` counts them.
+fn words(page: &Path) -> usize {
+    read(page).split_whitespace().count()
+}
+
 #[test]
-fn the_readme_has_at_most_150_lines() {
+fn readme_has_at_most_110_lines_and_pages_at_most_3500_words() {
     let lines = read(&root().join("README.md")).lines().count();
-    assert!(lines <= 150, "README.md has {lines} lines; move the excess to docs/");
+    assert!(lines <= 110, "README.md has {lines} lines; move the excess to docs/");
+    for page in docs() {
+        let words = words(&page);
+        assert!(words <= 3_500, "{} has {words} words", page.display());
+    }
+}
+
+#[test]
+fn readme_and_docs_have_at_most_42000_words() {
+    let words: usize = docs().iter().map(|page| words(page)).sum::<usize>() + words(&root().join("README.md"));
+    assert!(words <= 42_000, "{words} words");
 }
 
 #[test]
