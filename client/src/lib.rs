@@ -40,7 +40,6 @@
 
 /// The pages for client developers; their examples are compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/guide/hour.md")]
 #[doc = include_str!("../../docs/guide/client.md")]
 struct Pages;
 

@@ -1,5 +1,5 @@
 //! The pages: README is short, every link of every page leads somewhere, and the tests that `SECURITY.md` cites exist.
-//! The code of `docs/guide/hour.md` is the code that is tested.
+//! The code of `docs/guide/inside.md` is that of `examples/rollup`.
 
 use std::path::{Path, PathBuf};
 
@@ -193,4 +193,16 @@ fn the_floats_of_the_interface_are_metrics() {
     let (_, metric) = candid.split_once("type Metric = record {").expect("there is the type");
     let (metric, _) = metric.split_once("};").expect("it ends");
     assert_eq!((of(metric), of(&candid)), (1, 1));
+}
+
+#[test]
+fn code_of_the_page_for_canisters_is_the_example() {
+    let page = read(&root().join("docs/guide/inside.md"));
+    let source = root().join("examples/rollup/src");
+    let example = ["lib.rs", "account.rs"].map(|file| read(&source.join(file))).concat();
+    let blocks: Vec<&str> = page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 4);
+    for block in blocks {
+        assert!(example.contains(block), "not in examples/rollup as it is:\n{block}");
+    }
 }
