@@ -29,7 +29,7 @@ impl Coppice {
     }
 
     /// Writes what the heap mirrors of the chain; the hook `pre_upgrade` calls it. Without the call nothing is lost, but a bit that has
-    /// changed in stable memory is not mended. What the canister's own structures mirror on the heap is theirs to write.
+    /// changed in stable memory is not mended. The canister's own structures write themselves what they mirror on the heap.
     pub fn pre_upgrade() {
         state::mutate(State::rewrite);
         host::rewrite();

@@ -45,7 +45,7 @@ pub enum Owner {
     KeyIndex,
     /// Settings, state, directories of the indexes, logs and samples.
     Spaces,
-    /// Nobody: pages that other code of the canister has grown. They are billed, and never read or written.
+    /// Other code of the canister, which has grown these pages. They are billed, and never read or written.
     Stray,
 }
 

@@ -8,7 +8,7 @@
 //! balances is its price. With that price the rest is checked, and either grown, or refused with the missing cycles. After a refusal that
 //! page stays, and is part of the next growth.
 //!
-//! Pages that other code of the canister has grown are strays: they belong to nobody, and the arena passes over them before its next
+//! Pages that other code of the canister has grown are strays: the arena passes over them before its next
 //! growth. A page count of its own, persisted, tells them from pages that this growth has made.
 //!
 //! At least 1 MiB is grown, and a sixteenth of all memory if more is not needed, because each growth asks the platform several times. If

@@ -59,7 +59,7 @@ pub fn merge(coppice: &str, own: &str) -> Result<String> {
         false => format!("{} -> Coppice\n", pp_args(&arguments).pretty(80)),
     };
     Ok(format!(
-        "{head}{SERVICE}\n  // ==== Of this canister ====\n\n{methods}\n{rest}\n// ==== Of this canister ====\n\n{declared}{ACTOR}{service}"
+        "{head}{SERVICE}\n  // ==== This canister ====\n\n{methods}\n{rest}\n// ==== This canister ====\n\n{declared}{ACTOR}{service}"
     ))
 }
 
