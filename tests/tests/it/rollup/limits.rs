@@ -108,7 +108,7 @@ fn trap_in_a_message_of_the_timers_leaves_the_payment_waiting_or_in_its_block() 
             host.faults().clear();
             let after = made(&rollup);
             assert!([(None, 1), (Some(1), 0)].contains(&after), "message {nth}, {point:?}: {after:?}");
-            undone += u32::from(after.1);
+            undone += after.1;
             assert_eq!(rollup.balances(), [999_999, 1]);
             rollup.0.pass(6);
             assert_eq!(made(&rollup), (Some(1), 0), "message {nth}, {point:?}: the next interval makes the block");
