@@ -14,6 +14,23 @@ ic_coppice::service!(include_bytes!("../../../candid/blocks.did"));
 #[cfg(feature = "records")]
 ic_coppice::service!(include_bytes!("../../../candid/coppice.did"));
 
+/// The commit of a release. `scripts/release` alone sets it, so that a commit does not change the hash of every build.
+#[cfg(target_family = "wasm")]
+const COMMIT: &str = match option_env!("COPPICE_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// Public metadata of the module, which `icp canister metadata` and `dfx canister metadata` read.
+#[cfg(target_family = "wasm")]
+#[used]
+#[unsafe(link_section = "icp:public git_commit_id")]
+static GIT_COMMIT_ID: [u8; COMMIT.len()] = {
+    let mut bytes = [0; COMMIT.len()];
+    bytes.copy_from_slice(COMMIT.as_bytes());
+    bytes
+};
+
 #[init(decode_with = "canister_arg::of_init")]
 fn init(arg: InitArg) {
     Coppice::init(&arg).unwrap_or_else(|why| ic_cdk::trap(format!("install: {why}")));

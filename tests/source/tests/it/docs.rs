@@ -200,7 +200,8 @@ fn code_of_the_page_for_canisters_is_the_example() {
     let page = read(&root().join("docs/guide/inside.md"));
     let source = root().join("examples/rollup/src");
     let example = ["lib.rs", "account.rs"].map(|file| read(&source.join(file))).concat();
-    let blocks: Vec<&str> = page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let blocks: Vec<&str> =
+        page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(blocks.len(), 4);
     for block in blocks {
         assert!(example.contains(block), "not in examples/rollup as it is:\n{block}");
