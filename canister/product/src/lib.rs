@@ -21,7 +21,7 @@ const COMMIT: &str = match option_env!("COPPICE_COMMIT") {
     None => "unknown",
 };
 
-/// Public metadata of the module, which `icp canister metadata` and `dfx canister metadata` read.
+/// Public metadata of the module, which tools of the platform read.
 #[cfg(target_family = "wasm")]
 #[used]
 #[unsafe(link_section = "icp:public git_commit_id")]
