@@ -176,7 +176,7 @@ fn left_of(pages: u64, log_class: u32, taken: u64) -> Option<u64> {
     (pages * WASM_PAGE).checked_sub(besides)?.checked_sub(taken)
 }
 
-/// A role of a principal; `docs/design/interface.md` has the table.
+/// A role of a principal; `SECURITY.md` has the table.
 #[candid_type]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
