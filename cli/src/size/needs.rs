@@ -185,6 +185,13 @@ impl Size {
     }
 }
 
+impl Size {
+    /// Returns the cycles that bring a block's bytes in by calls of another canister, in place of ingress.
+    pub fn calls_of_a_block(&self) -> f64 {
+        (self.workload.messages() * CALL + self.workload.bytes_in() * CALL_BYTE) as f64
+    }
+}
+
 impl Workload {
     /// Bytes of the arguments for a block and its records.
     fn bytes_in(&self) -> u128 {

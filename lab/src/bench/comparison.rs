@@ -133,6 +133,20 @@ fn inside(rows: &[Row], size: &Size, ours: &Side) -> Result<Side> {
     Ok(Side { parts, bytes: ours.bytes })
 }
 
+/// The README's prices of the same block in the three places of Coppice.
+pub fn places(rows: &[Row]) -> Result<String> {
+    let size = Size::example();
+    let [ours, ..] = sides(rows, &size)?;
+    let inside = inside(rows, &size, &ours)?.cycles();
+    let beside = ours.cycles() - ours.parts[0].1 + size.calls_of_a_block();
+    let millions = |cycles: f64| format!("{:.0} M", cycles / 1e6);
+    let [inside, beside, outside] = [inside, beside, ours.cycles()].map(millions);
+    Ok(format!(
+        "| cycles of | in your canister | beside it, by calls | outside, by ingress |\n|---|---|---|---|\n| the same block | {inside} | {beside} | \
+         {outside} |\n"
+    ))
+}
+
 /// The table of all cycles of a block, and their cost.
 pub fn block(rows: &[Row]) -> Result<String> {
     let size = Size::example();
@@ -260,6 +274,7 @@ mod tests {
         assert!((plain.cycles() - ours.cycles() - more).abs() < 1.0, "{}", plain.cycles() - ours.cycles());
         let more = 318.0 * (-1_500.0 - 999.0 + 46.0 * byte + 1_000.0);
         assert!((heap.cycles() - ours.cycles() - more).abs() < 1.0, "{}", heap.cycles() - ours.cycles());
+        assert!(places(&rows()).unwrap().contains(" M | 440 M |"));
         let table = block(&rows()).unwrap();
         assert!(table.contains("| times as much | 1.00 |"), "{table}");
         assert!(

@@ -223,6 +223,7 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
         "messages" => ("message", MESSAGE, messages(rows)),
         "comparison" => return comparison::operations(rows),
         "a block" => return comparison::block(rows),
+        "places" => return comparison::places(rows),
         "elsewhere" => return comparison::elsewhere(rows),
         "queue" => ("message", QUEUE, queue(rows)),
         _ => bail!("there is no table of figures {name}"),
