@@ -5,6 +5,7 @@
 //! The effect of damage is bounded too: undamaged blocks stay complete, an id is either found or reported as damaged, nothing gets
 //! stuck, and all space can be reused.
 
+mod batches;
 mod world;
 
 use crate::api::endpoints::{blocks, export, operation, prune};

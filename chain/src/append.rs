@@ -16,6 +16,18 @@ use coppice_storage::blob::BlobStore;
 use coppice_storage::{Ic, Meter, Platform as _};
 use sha2::{Digest, Sha256};
 
+/// Result of an append that was not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// The block is kept.
+    Kept,
+    /// The message has no room for all of the block's references. Nothing has changed.
+    NoRoom {
+        /// References for which there was room.
+        entered: u64,
+    },
+}
+
 impl ChainStore {
     /// Appends a block. Appending the same block again returns Ok and changes nothing; a block that differs from the kept one is refused.
     ///
@@ -28,6 +40,20 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<(), AppendError> {
+        match self.append_if_room(blobs, block, admission, now)? {
+            Fit::Kept => Ok(()),
+            Fit::NoRoom { entered } => Err(too_large("references: upload the block", entered)),
+        }
+    }
+
+    /// As [`append`](Self::append), but distinguishes a message without room from a refusal.
+    pub(super) fn append_if_room(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &AppendBlock,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<Fit, AppendError> {
         let segments = [&block.body, &block.receipts, &block.index];
         let draft = Draft::new(
             block.number,
@@ -43,7 +69,7 @@ impl ChainStore {
             false => Ok(()),
         };
         if let Standing::Known = self.standing(&draft)? {
-            return verify();
+            return verify().map(|()| Fit::Kept);
         }
         self.check_no_upload_or_reset(admission)?;
         let index = Index::parse(&block.index)?;
@@ -67,7 +93,7 @@ impl ChainStore {
         })?;
         if entered.references() < index.references() {
             self.revert_entered(&entered);
-            return Err(too_large("references: upload the block", entered.references()));
+            return Ok(Fit::NoRoom { entered: entered.references() });
         }
         // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
@@ -95,7 +121,7 @@ impl ChainStore {
         self.state.log_end = end;
         self.settle_replaced(&entered);
         self.commit(&draft, meta);
-        Ok(())
+        Ok(Fit::Kept)
     }
 
     /// Index after the last blob of a log that reaches to `end`.

@@ -26,7 +26,7 @@
 //! - `state/`, `header`, `headers`, `log`: the stored structures; `directory` locates the parts of the last two. `store` has [`ChainStore`],
 //!   which owns them and the two tables.
 //! - `draft`: the checks of a new block. `append`: checks, then writes payload and links to the log, references to the tables, and the
-//!   header. `upload/`: the same for a block in chunks.
+//!   header. `batch`: several blocks in one message. `upload/`: the same for a block in chunks.
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
 //! - `transit`: a block whose references are entered or removed over several messages.
@@ -39,6 +39,7 @@
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint of the canister.
 
 mod append;
+mod batch;
 mod blocks;
 pub mod certified;
 mod directory;
@@ -65,6 +66,7 @@ mod transit;
 mod upload;
 
 pub use coppice_interface::segments::Segment;
+pub use batch::Batch;
 pub use draft::Admission;
 pub use hash::{Hash, MAX_HASH};
 pub use header::{BlockMeta, Numbers, StoredHeader};

@@ -24,13 +24,13 @@ use coppice_storage::{Counting, GrowError, Meter};
 
 /// Instructions after which a message enters or takes out no other reference. An append that enters only a part of its block takes that part
 /// out again, which takes no more than entering it did.
-const INSTRUCTIONS: u64 = 1_000_000_000;
+pub(super) const INSTRUCTIONS: u64 = 1_000_000_000;
 /// References whose pages are not counted: each changes some three pages, and counting them would make a small append several per cent
 /// more expensive.
 const FEW: u64 = 1_000;
 /// Pages of 4 KiB in both tables after which a message enters or takes out no other reference. One reference changes at most 3,600 pages more,
 /// if a bucket of 100,000 entries is split.
-const PAGES: u64 = 13_000;
+pub(super) const PAGES: u64 = 13_000;
 
 /// Index entries of a block's slice, and what they replaced.
 pub(super) struct Entered {
@@ -67,8 +67,13 @@ impl ChainStore {
         #[cfg(any(test, feature = "testing"))]
         let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
         let mut meter = meter;
-        let counts = references > FEW && self.index.pages() + self.keys.pages() > PAGES;
-        let _counting = counts.then(Counting::begin);
+        let _counting = self.counting(references);
         run(self, &mut meter)
+    }
+
+    /// Counts changed pages, if the message may enter or take out so many references that their pages matter.
+    pub(super) fn counting(&self, references: u64) -> Option<Counting> {
+        let counts = references > FEW && self.index.pages() + self.keys.pages() > PAGES;
+        counts.then(Counting::begin)
     }
 }

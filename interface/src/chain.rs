@@ -184,10 +184,11 @@ pub enum AppendError {
         limit: u64,
     },
     /// The encoding of a segment is invalid, or its SHA-256 does not match. Also: a SHA-256 does not have 32 bytes, the
-    /// block's hash is empty, or the `chunk_size` of an upload is 0.
+    /// block's hash is empty, the `chunk_size` of an upload is 0, or the numbers of a list of blocks do not rise by
+    /// one.
     #[error("segment {segment} is invalid at byte {offset}: {why}")]
     BadEncoding {
-        /// The segment: 0 body, 1 receipts, 2 index; 0 if the error is in the hash or `chunk_size`.
+        /// The segment: 0 body, 1 receipts, 2 index; 0 if the error is in none of them.
         segment: u8,
         /// The first invalid byte, counted from the segment's start.
         offset: u64,
@@ -229,6 +230,27 @@ pub enum AppendError {
         /// The reason as a sentence.
         message: String,
     },
+}
+
+/// The blocks of a list that are kept after a message.
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendedBlocks {
+    /// The number of the first block of the list that is not kept; the number after the last one if all are kept. If the
+    /// whole list is refused, the number of the chain's next block.
+    pub next: u64,
+    /// The reason why the block `next`, or the whole list, was not appended; `null` if all blocks are kept.
+    pub stopped: Option<AppendStop>,
+}
+
+/// The reason why a message appended no further block of its list.
+#[candid_type]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendStop {
+    /// The message has no room for the block: send the list from this block on.
+    HasMore,
+    /// The block was refused, or the whole list.
+    Refused(AppendError),
 }
 
 /// Progress of a commit.

@@ -65,6 +65,12 @@ macro_rules! methods {
             /// or declared SHA-256 differ is a `Conflict`. With `verify_segments` off the declared SHA-256 are not
             /// compared with the bytes, so that false ones pass. Callable by: `Producer`, `BlockProducer`.
             update append_block(block: AppendBlock) -> (), or AppendError: BLOCK_PRODUCERS, INGRESS;
+            /// Appends blocks in one message, in order, each as `append_block` does. The argument has at most 2 MiB.
+            /// Blocks that are kept already count as kept, so that a repeated call changes nothing. The message stops
+            /// at a block that is refused, and with `HasMore` before a block for which it has no room. An empty list,
+            /// and numbers that do not rise by one, are refused as `BadEncoding`, and no block is appended. A trap
+            /// undoes the whole message: send half of the list. Callable by: `Producer`, `BlockProducer`.
+            update append_blocks(blocks: Vec<AppendBlock>) -> AppendedBlocks: BLOCK_PRODUCERS, INGRESS;
             /// Begins the upload of a block that is larger than a message. One upload is open at a time. The block has
             /// at most 256 MiB, 16,384 chunks, and 100,000 transactions and keys. Beginning the same upload again
             /// returns its progress; if the block is kept already, the progress has no missing chunks, and a kept block

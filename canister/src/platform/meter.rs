@@ -1,4 +1,4 @@
-//! Histograms of the instructions used by the twelve hottest methods, not persisted: an upgrade resets them.
+//! Histograms of the instructions used by the thirteen hottest methods and timers, not persisted: an upgrade resets them.
 //!
 //! A message is counted when its work is done; encoding the reply comes after that and is not included. A query's count is undone with the
 //! query, so only replicated queries are counted.
@@ -7,7 +7,7 @@ use crate::platform;
 use std::cell::RefCell;
 
 /// Number of counted methods and timers.
-const HOT: usize = 12;
+const HOT: usize = 13;
 
 /// Declares the counted methods and timers with their names.
 macro_rules! hot {
@@ -29,6 +29,8 @@ macro_rules! hot {
 hot! {
     /// `append_block`.
     AppendBlock "append_block"
+    /// `append_blocks`.
+    AppendBlocks "append_blocks"
     /// `put_block_chunk`.
     PutBlockChunk "put_block_chunk"
     /// `commit_block`.

@@ -2,6 +2,7 @@
 
 mod access;
 mod append;
+mod append_blocks;
 mod apply;
 mod apply_advice;
 mod apply_bytes;

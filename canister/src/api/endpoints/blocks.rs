@@ -29,6 +29,40 @@ pub fn append(block: &AppendBlock) -> Result<(), AppendError> {
     .inspect_err(tally::refused)
 }
 
+pub fn append_blocks(blocks: Vec<AppendBlock>) -> AppendedBlocks {
+    counted(Hot::AppendBlocks, || append_all(&blocks))
+}
+
+/// Appends the blocks of a list in order, as far as the message goes.
+fn append_all(blocks: &[AppendBlock]) -> AppendedBlocks {
+    let appended = message(|state| append_in_order(state, blocks));
+    if let Some(AppendStop::Refused(error)) = &appended.stopped {
+        tally::refused(error);
+    }
+    appended
+}
+
+fn append_in_order(state: &mut State, blocks: &[AppendBlock]) -> AppendedBlocks {
+    let mut batch = match state.chain.begin_batch(blocks) {
+        Ok(batch) => batch,
+        Err(error) => {
+            return AppendedBlocks { next: state.chain.state().next, stopped: Some(AppendStop::Refused(error)) };
+        }
+    };
+    let (mut next, now) = (state.chain.state().next, time_secs());
+    for block in blocks {
+        // Those of the block before.
+        state.blobs.arena().end_reservations();
+        // The blocks before may have reached the emergency mark.
+        let admission = state.admission();
+        if let Err(stop) = state.chain.append_next(&mut batch, &mut state.blobs, block, &admission, now) {
+            return AppendedBlocks { next: block.number, stopped: Some(stop) };
+        }
+        next = block.number.saturating_add(1);
+    }
+    AppendedBlocks { next, stopped: None }
+}
+
 pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     message(|state| {
         let admission = state.admission();

@@ -58,6 +58,7 @@ macro_rules! calls {
     (@reply $answer:ty, $error:ty) => { Result<$answer, $error> };
     // Methods that are called for each block or batch.
     (@decode append_block) => { wire::read_known };
+    (@decode append_blocks) => { wire::read_known };
     (@decode utxo_create) => { wire::read_known };
     (@decode utxo_spend) => { wire::read_known };
     (@decode utxo_set_mined) => { wire::read_known };

@@ -118,8 +118,8 @@ impl<T: Known> Known for Vec<T> {
     fn read(reader: &mut Reader) -> Option<Self> {
         let len = reader.length()?;
         reader.pay(2)?;
-        // An item takes at least a byte of the message, and more memory.
-        let mut items = Self::with_capacity(len.min(reader.rest.len() / 16));
+        // Most items take as many bytes of the message as of memory. Others make the list grow.
+        let mut items = Self::with_capacity(len.min(reader.rest.len() / size_of::<T>().max(1)));
         for _ in 0..len {
             reader.pay(3)?;
             items.push(T::read(reader)?);

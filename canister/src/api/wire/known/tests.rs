@@ -166,10 +166,11 @@ proptest! {
 
     #[test]
     fn straight_and_generic_agree(
-        block in block(), create in vec(creation(), 0..3), spends in vec((txid(), vec(spend(), 0..3)), 0..3), mined in mined(),
+        block in block(), blocks in vec(block(), 0..4), create in vec(creation(), 0..3), spends in vec((txid(), vec(spend(), 0..3)), 0..3), mined in mined(),
         height: u32, harm in vec(any::<(prop::sample::Index, u8)>(), 1..3), cut: prop::sample::Index, more: u8,
     ) {
         agrees(&block, &harm, cut, more)?;
+        agrees(&blocks, &harm, cut, more)?;
         agrees(&UtxoCreateBatch { height, items: create }, &harm, cut, more)?;
         let items = spends.into_iter().map(|(spender, spends)| TransactionSpends { spender, spends }).collect();
         agrees(&UtxoSpendBatch { height, items }, &harm, cut, more)?;
@@ -230,5 +231,12 @@ fn the_largest_messages_take_the_fast_path() {
     let batch = UtxoSpendBatch { height: 9, items: vec![spends; 7_000] };
     assert_eq!(fast(&candid::encode_one(&batch).unwrap()), Some(batch));
     let block = AppendBlock { body: ByteBuf::from(vec![1; 2_000_000]), ..AppendBlock::default() };
-    assert_eq!(fast(&candid::encode_one(&block).unwrap()), Some(block));
+    assert_eq!(fast(&candid::encode_one(&block).unwrap()), Some(block.clone()));
+    // Small blocks, and blocks that fill a message.
+    let small = AppendBlock { body: ByteBuf::from(vec![1; 100]), ..coppice_chain::testing::block(7, &[[1; 32]], 0) };
+    for blocks in [vec![small; 3_300], vec![AppendBlock { body: ByteBuf::from(vec![1; 190_000]), ..block }; 10]] {
+        let message = candid::encode_one(&blocks).unwrap();
+        assert!(message.len() > 1_500_000, "{}", message.len());
+        assert_eq!(fast(&message), Some(blocks));
+    }
 }
