@@ -4,7 +4,7 @@ pub use coppice_client::{CHUNK, MAX_APPEND};
 
 use crate::client::{Block, CanisterClient, Client, Sent, Transport, Wait};
 use anyhow::{Context, Result};
-use coppice_client::Error;
+use coppice_client::{Error, Unsent};
 use coppice_interface::segments::{ID, Index};
 use coppice_interface::{AppendBlock, AppendError, UploadError};
 use sha2::{Digest, Sha256};
@@ -40,27 +40,28 @@ const WAITS: u32 = 30;
 /// # Errors
 /// When the canister cannot be reached or refuses the block.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    answer(block, client.send_block(block))
+    let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
+    Ok(sent == Sent::InChunks)
 }
 
-/// As [`send`], to a canister that may have been installed a moment ago: waits until it is ready.
+/// Appends consecutive blocks, as many in a message as fit, to a canister that may have been installed a moment ago: waits until it is ready.
+/// Returns how many went in chunks.
 ///
 /// # Errors
 /// As [`send`].
-pub fn send_when_ready(client: &Client<impl CanisterClient>, block: &AppendBlock) -> Result<bool> {
-    for _ in 0..WAITS {
-        match pollster::block_on(client.send_block(block)) {
-            Err(Error::Refused(UploadError::Append(AppendError::NotReady(_)))) => {
+pub fn send_when_ready(client: &Client<impl CanisterClient>, blocks: &[AppendBlock]) -> Result<u64> {
+    let mut waits = 0;
+    loop {
+        match pollster::block_on(client.send_blocks(blocks)) {
+            Err(Unsent { error: Error::Refused(UploadError::Append(AppendError::NotReady(_))), .. })
+                if waits < WAITS =>
+            {
                 client.transport().await_timer(Duration::from_secs(1))?;
+                waits += 1;
             }
-            sent => return answer(block, std::future::ready(sent)),
+            sent => return Ok(sent?),
         }
     }
-    send(client, block)
-}
-
-fn answer(block: &AppendBlock, sent: impl Future<Output = Result<Sent, Error<UploadError>>>) -> Result<bool> {
-    Ok(sent.done().with_context(|| format!("block {}", block.number))? == Sent::InChunks)
 }
 
 #[cfg(test)]

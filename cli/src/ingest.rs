@@ -16,7 +16,8 @@ use crate::verify::{Depth, Verified, verify};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{BlockHash, Txid};
-use coppice_interface::{BlockHeader, ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
+use coppice_client::Room;
+use coppice_interface::{AppendBlock, BlockHeader, ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -308,7 +309,8 @@ struct Fed {
 }
 
 impl Fed {
-    /// Appends the new blocks in order, and replays all blocks, because an interrupted run may have stopped within any of them.
+    /// Appends the new blocks in order, many in a message, and replays all blocks, because an interrupted run may have stopped within any of
+    /// them.
     fn feed_all(
         &mut self,
         client: &Client<impl CanisterClient>,
@@ -317,23 +319,60 @@ impl Fed {
         there: u64,
     ) -> Result<()> {
         let progress = Progress::new("appending", chain.len() as u64);
+        let (mut waiting, mut room) = (Vec::new(), Room::default());
+        // Applied blocks hold pruning back, so the first block of a replay is applied before blocks follow that could have it pruned.
+        let alone = if self.replay.is_some() { first_block.max(1) } else { 0 };
         for (number, found) in (first_block..).zip(chain) {
             let (raw, transactions) = found.load()?;
             let block = feed::bitcoin_block(number, raw, &transactions)?;
-            let new = number - first_block >= there;
-            if new {
-                self.in_chunks += u64::from(feed::send_when_ready(client, &block)?);
+            if number - first_block < there {
+                self.follow_up(client, &block, &transactions)?;
+                progress.advance();
+                continue;
             }
-            if let Some(replay) = &mut self.replay {
-                replay.block(client, number, &transactions)?;
+            if !room.takes(&block) {
+                self.append(client, &mut waiting, &progress)?;
+                room = Room::default();
+                room.takes(&block);
             }
-            if new {
-                client.transport().pass(BLOCK_INTERVAL)?;
+            waiting.push((block, transactions));
+            if number <= alone {
+                self.append(client, &mut waiting, &progress)?;
             }
-            self.ledger.record(&block);
+        }
+        self.append(client, &mut waiting, &progress)?;
+        progress.finish();
+        Ok(())
+    }
+
+    /// Appends blocks, and lets the time of a block pass after each.
+    fn append(
+        &mut self,
+        client: &Client<impl CanisterClient>,
+        waiting: &mut Vec<(AppendBlock, bitcoin::Block)>,
+        progress: &Progress,
+    ) -> Result<()> {
+        let (blocks, transactions): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
+        self.in_chunks += feed::send_when_ready(client, &blocks)?;
+        for (block, transactions) in blocks.iter().zip(&transactions) {
+            self.follow_up(client, block, transactions)?;
+            client.transport().pass(BLOCK_INTERVAL)?;
             progress.advance();
         }
-        progress.finish();
+        Ok(())
+    }
+
+    /// Replays an appended block, and records it.
+    fn follow_up(
+        &mut self,
+        client: &Client<impl CanisterClient>,
+        block: &AppendBlock,
+        transactions: &bitcoin::Block,
+    ) -> Result<()> {
+        if let Some(replay) = &mut self.replay {
+            replay.block(client, block.number, transactions)?;
+        }
+        self.ledger.record(block);
         Ok(())
     }
 }

@@ -33,15 +33,20 @@ pub struct Interrupted<R: std::fmt::Debug> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Bytes of Candid.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Decoding cost, with field names, although a message does not contain them.
-    units: usize,
+    pub(crate) units: usize,
 }
 
 impl Size {
     /// The size of a byte string.
-    fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.len(), units: bytes.len() }
+    }
+
+    /// Returns whether one message holds `count` items that have this size together.
+    pub(crate) fn fits(self, count: usize) -> bool {
+        count <= MAX_ITEMS && self.bytes <= MAX_BYTES && self.units <= MAX_UNITS
     }
 
     /// The size of `count` such items.
@@ -110,7 +115,7 @@ fn fitting<I: Item>(items: &[I]) -> usize {
         *sum = *sum + item.size();
         Some(*sum)
     });
-    sums.take(MAX_ITEMS).take_while(|sum| sum.bytes <= MAX_BYTES && sum.units <= MAX_UNITS).count().max(1)
+    (1..).zip(sums).take_while(|(count, sum)| sum.fits(*count)).count().max(1)
 }
 
 /// Returns as many copies of an item as one message holds.

@@ -165,7 +165,7 @@ pub struct Reject {
 impl Reject {
     const SYS_TRANSIENT: u32 = 2;
     const SYS_UNKNOWN: u32 = 6;
-    const CANISTER_ERROR: u32 = 5;
+    pub(crate) const CANISTER_ERROR: u32 = 5;
     /// "Stopped" and "stopping". A canister is in these states while it is upgraded.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 

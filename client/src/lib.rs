@@ -76,6 +76,7 @@ mod methods;
 mod pages;
 mod read;
 mod retry;
+mod send;
 #[cfg(test)]
 mod testing;
 mod transport;
@@ -95,6 +96,7 @@ pub use host::Embedded;
 pub use pages::{ExportPager, HeaderPager, KeyPager};
 pub use read::Segments;
 pub use retry::{Refusal, Retry};
+pub use send::{Room, Unsent};
 pub use transport::{Replicated, Transport};
 pub use upload::{CHUNK, MAX_APPEND, Sent};
 

@@ -10,7 +10,7 @@ pub const MAX_APPEND: usize = 1_900_000;
 /// Bytes of a chunk.
 pub const CHUNK: u32 = 1 << 20;
 /// Transactions and keys above which a block is sent in chunks at once, because a message has no room for more in large indexes.
-const MOST_REFERENCES: u64 = 10_000;
+pub(crate) const MOST_REFERENCES: u64 = 10_000;
 
 /// The way a block was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,7 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// When the canister refuses the block in any step, or there is no answer.
     pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
-        let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
-        let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
+        let bytes = block.body.len() + block.receipts.len() + block.index.len();
         if bytes <= MAX_APPEND && references(&block.index) <= MOST_REFERENCES {
             match self.append_block(block).await {
                 Ok(()) => return Ok(Sent::Whole),
@@ -39,6 +38,13 @@ impl<T: Transport> Client<T> {
                 Err(error) => return Err(error.map(UploadError::Append)),
             }
         }
+        self.send_in_chunks(block).await?;
+        Ok(Sent::InChunks)
+    }
+
+    /// Appends a block in chunks.
+    pub(crate) async fn send_in_chunks(&self, block: &AppendBlock) -> Result<(), Error<UploadError>> {
+        let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
         let begin = BeginBlock {
             number: block.number,
             hash: block.hash.clone(),
@@ -55,8 +61,7 @@ impl<T: Transport> Client<T> {
             let bytes = part_of(segments, chunk as usize * CHUNK as usize, CHUNK as usize);
             self.put_block_chunk(&PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }).await?;
         }
-        self.commit(&BlockId { number: block.number, hash: block.hash.clone() }).await?;
-        Ok(Sent::InChunks)
+        self.commit(&BlockId { number: block.number, hash: block.hash.clone() }).await
     }
 
     /// Repeats `commit_block` until it is done. For the upload's producer, and operators. An upload expires after
@@ -124,7 +129,7 @@ impl<T: Transport> Client<T> {
 }
 
 /// Returns the number of transactions and keys of an index segment, or 0 for a malformed one, which the canister refuses.
-fn references(index: &[u8]) -> u64 {
+pub(crate) fn references(index: &[u8]) -> u64 {
     Index::parse(index).map_or(0, |index| index.references())
 }
 

@@ -3,7 +3,7 @@
 use coppice_host::{Execution, Kind, Outcome};
 
 /// Methods that append blocks.
-const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
+const APPENDING: [&str; 5] = ["append_block", "append_blocks", "begin_block", "put_block_chunk", "commit_block"];
 /// The method that applies blocks to the UTXO records.
 const APPLYING: &str = "utxo_apply_block";
 /// The prefix of the timer library's calls to its own canister.

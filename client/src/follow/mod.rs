@@ -9,10 +9,14 @@ mod tests;
 pub use chain::{Chain, Pause};
 pub use error::FollowError;
 
-use crate::{Client, Error, Retry, Transport};
-use coppice_interface::{BlockId, ReadError};
+use crate::{Client, Error, Retry, Room, Transport, Unsent};
+use coppice_interface::{AppendBlock, BlockId, ReadError};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// The longest time for which blocks of a message are read from the chain before they are sent.
+#[cfg(not(target_family = "wasm"))]
+const READING: Duration = Duration::from_secs(1);
 
 /// Result of [`Client::follow`]: the changes of this call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,7 @@ impl<T: Transport> Client<T> {
     /// Appends the blocks of the caller's chain after the canister's head until the canister has all of them. For producers.
     ///
     /// - An empty canister begins with the chain's first block.
+    /// - Blocks go together in one message as far as it has [`Room`]; the call reads them for at most a second and waits for no new block.
     /// - If the canister refuses a block until something is pruned, or an answer is lost, the call waits by [`Chain::wait`] and repeats.
     /// - On a reorg, the call finds the newest common block, rolls back to it, and appends the chain's own blocks. The canister takes applied
     ///   blocks back from the UTXO records. A producer may roll back `max_rollback_blocks`.
@@ -58,6 +63,7 @@ impl<T: Transport> Client<T> {
         let (mut done, mut head) = (Followed::default(), Head::Unknown);
         let (mut failures, mut read_again) = (0u32, false);
         loop {
+            let before = done.appended;
             let error = match self.step(chain, &mut head, &mut done).await {
                 Ok(Step::End) => return Ok(done),
                 Ok(Step::Progress) => {
@@ -66,6 +72,9 @@ impl<T: Transport> Client<T> {
                 }
                 Err(error) => error,
             };
+            if done.appended > before {
+                (failures, read_again) = (0, false);
+            }
             head = Head::Unknown;
             match error.retry() {
                 Retry::Never => return Err(error),
@@ -84,7 +93,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Appends the next block, or resolves a reorg.
+    /// Appends the next blocks, or resolves a reorg.
     async fn step<C: Chain + ?Sized>(
         &self,
         chain: &C,
@@ -115,9 +124,13 @@ impl<T: Transport> Client<T> {
         match (&*head, block) {
             (Head::Is(head), Some(block)) if head.hash != block.parent_hash => {}
             (_, Some(block)) => {
-                self.send_block(&block).await.map_err(|error| FollowError::Append { number: next, error })?;
-                done.appended += 1;
-                *head = Head::Is(BlockId { number: block.number, hash: block.hash });
+                let blocks = with_successors(chain, block, last).await?;
+                let sent = self.send_blocks(&blocks).await;
+                let end = sent.as_ref().map_or_else(|unsent| unsent.number, |_| next + blocks.len() as u64);
+                done.appended += end - next;
+                sent.map_err(|Unsent { number, error }| FollowError::Append { number, error })?;
+                let newest = blocks.into_iter().next_back();
+                *head = newest.map_or(Head::Unknown, |AppendBlock { number, hash, .. }| Head::Is(BlockId { number, hash }));
                 return Ok(Step::Progress);
             }
             (Head::Is(head), None)
@@ -149,4 +162,32 @@ impl<T: Transport> Client<T> {
         *head = Head::Is(common);
         Ok(Step::Progress)
     }
+}
+
+/// Returns a block with the blocks after it that go into the same message.
+async fn with_successors<C: Chain + ?Sized>(
+    chain: &C,
+    block: AppendBlock,
+    last: u64,
+) -> Result<Vec<AppendBlock>, FollowError> {
+    #[cfg(not(target_family = "wasm"))]
+    let began = std::time::Instant::now();
+    let mut room = Room::default();
+    let mut goes_on = room.takes(&block) && block.number < last;
+    let mut blocks = vec![block];
+    while goes_on && let Some(parent) = blocks.last() {
+        let number = parent.number + 1;
+        let Some(next) = common::block(chain, number).await?.filter(|next| next.parent_hash == parent.hash) else { break };
+        if !room.takes(&next) {
+            break;
+        }
+        blocks.push(next);
+        goes_on = number < last;
+        // A canister has no clock that moves within a message, and its chain is in its own memory.
+        #[cfg(not(target_family = "wasm"))]
+        {
+            goes_on &= began.elapsed() < READING;
+        }
+    }
+    Ok(blocks)
 }

@@ -135,8 +135,14 @@ impl Script {
         self.answers("get_prune_status", status(oldest))
     }
 
-    fn appended(self, count: u32) -> Self {
-        (0..count).fold(self, |script, _| script.append(Ok(())))
+    /// Answers that blocks up to this number are kept, of a message with more than one block.
+    fn appended(self, last: u64) -> Self {
+        self.answers("append_blocks", AppendedBlocks { next: last + 1, stopped: None })
+    }
+
+    /// Refuses a block of a message with more than one block.
+    fn refused(self, next: u64, error: AppendError) -> Self {
+        self.answers("append_blocks", AppendedBlocks { next, stopped: Some(AppendStop::Refused(error)) })
     }
 
     fn append(self, answer: Result<(), AppendError>) -> Self {
@@ -166,10 +172,10 @@ fn appended(appended: u64) -> Followed {
 #[test]
 fn empty_canister_begins_with_the_first_block_and_a_later_call_continues_after_the_head() {
     let chain = blocks(5..=8, 100);
-    assert_eq!(follow(empty().appended(4), &chain).unwrap(), appended(4));
-    assert_eq!(follow(Script::default().head(b'a', 6).appended(2), chain.as_slice()).unwrap(), appended(2));
+    assert_eq!(follow(empty().appended(8), &chain).unwrap(), appended(4));
+    assert_eq!(follow(Script::default().head(b'a', 6).appended(8), chain.as_slice()).unwrap(), appended(2));
     // The head is the parent of the first block.
-    assert_eq!(follow(Script::default().head(b'a', 4).appended(4), &chain).unwrap(), appended(4));
+    assert_eq!(follow(Script::default().head(b'a', 4).appended(8), &chain).unwrap(), appended(4));
     assert_eq!(follow(Script::default().head(b'a', 8), &chain).unwrap(), appended(0));
 }
 
@@ -184,22 +190,23 @@ fn chain_without_blocks_asks_nothing_and_a_shorter_chain_changes_nothing() {
 #[test]
 fn refused_block_is_sent_again_after_a_wait_that_names_the_holder() {
     let held_by = HeldBy::Exporter("archive".into());
-    let refused = || Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
-    let script = empty().append(refused());
-    let script = script.answers("get_head", Err::<BlockHeader, _>(ReadError::NotFound)).append(refused());
+    let refused = || AppendError::CapacityExhausted { held_by: held_by.clone() };
+    let script = empty().refused(1, refused());
+    let script = script.answers("get_head", Err::<BlockHeader, _>(ReadError::NotFound)).refused(1, refused());
     let script = script.answers("get_head", Err::<BlockHeader, _>(ReadError::NotFound)).appended(2);
     let chain = patient(blocks(1..=2, 100), 2);
     assert_eq!(follow(script, &chain).unwrap(), appended(2));
     assert_eq!(*chain.paused.borrow(), [(1, 1, Some(held_by.clone())), (2, 2, Some(held_by.clone()))]);
     // A chain that does not wait gets the refusal.
-    let error = follow(empty().append(refused()), &blocks(1..=2, 100)).unwrap_err();
+    let error = follow(empty().refused(1, refused()), &blocks(1..=2, 100)).unwrap_err();
     assert_eq!((error.held_by(), error.retry()), (Some(&held_by), Retry::AfterPruning));
 }
 
 #[test]
 fn waits_grow_to_a_minute_and_begin_anew_after_progress() {
     let script = (0..8).fold(Script::default(), |script, _| script.lost("get_head"));
-    let script = script.head(b'a', 4).appended(1).lost("append_block").head(b'a', 5).appended(1);
+    let held = AppendError::RollbackUnderway { to: 5 };
+    let script = script.head(b'a', 4).refused(6, held).head(b'a', 5).append(Ok(()));
     let chain = patient(blocks(5..=6, 100), 9);
     assert_eq!(follow(script, &chain).unwrap(), appended(2));
     let seconds: Vec<u64> = chain.paused.borrow().iter().map(|(seconds, ..)| *seconds).collect();
@@ -208,8 +215,21 @@ fn waits_grow_to_a_minute_and_begin_anew_after_progress() {
 
 #[test]
 fn block_whose_answer_was_lost_is_not_sent_again_if_it_is_the_head() {
-    let script = empty().lost("append_block").head(b'a', 1).appended(1);
+    let script = empty().lost("append_blocks").head(b'a', 1).append(Ok(()));
     assert_eq!(follow(script, &patient(blocks(1..=2, 100), 1)).unwrap(), appended(1));
+}
+
+/// Long blocks go into several messages, and the blocks before a refused one count.
+#[test]
+fn message_takes_the_blocks_for_which_it_has_room() {
+    let mut chain = blocks(1..=8, 100);
+    chain.iter_mut().for_each(|block| block.body = vec![7; 400_000].into());
+    let script = empty().appended(3).refused(5, AppendError::UploadOpen(UploadOpen {
+        by: candid::Principal::anonymous(),
+        expires_at_secs: 9,
+    }));
+    let script = script.head(b'a', 4).appended(7).append(Ok(()));
+    assert_eq!(follow(script, &patient(chain, 1)).unwrap(), appended(8));
 }
 
 #[test]
@@ -223,14 +243,14 @@ fn rollback_that_waits_for_memory_is_left_to_the_canister_and_the_block_is_sent_
     let script = Script::default().head(b'a', 7).kept(1).headers(b'a', 1..=7);
     let script = script.answers("rollback_to", Ok::<_, RollbackError>(waits));
     let underway = Err::<(), _>(AppendError::RollbackUnderway { to: 5 });
-    let script = script.answers("append_block", underway).head(b'a', 5).appended(1);
+    let script = script.answers("append_block", underway).head(b'a', 5).append(Ok(()));
     assert_eq!(follow(script, &patient(blocks(1..=6, 5), 1)).unwrap(), appended(1));
 }
 
 #[test]
 fn rollback_whose_answer_was_lost_is_repeated_from_the_head() {
     let script = Script::default().head(b'a', 6).kept(1).headers(b'a', 1..=6).lost("rollback_to");
-    let script = script.head(b'a', 5).appended(1);
+    let script = script.head(b'a', 5).append(Ok(()));
     assert_eq!(follow(script, &patient(blocks(1..=6, 5), 1)).unwrap(), appended(1));
 }
 
@@ -240,7 +260,7 @@ fn deep_reorg_is_searched_in_growing_pages_down_to_the_oldest_kept_block() {
     let pruned = Err::<HeaderPage, _>(ReadError::Pruned { first_available: 30 });
     let script = || Script::default().head(b'a', 150).kept(1).headers(b'a', 135..=150).headers(b'a', 71..=134);
     let found = script().answers("get_block_headers", pruned.clone()).headers(b'a', 30..=70);
-    let followed = follow(found.rolled_back(40, 110).appended(160), &chain).unwrap();
+    let followed = follow(found.rolled_back(40, 110).appended(200), &chain).unwrap();
     assert_eq!(followed, Followed { appended: 160, rolled_back: 110 });
     // The common block was pruned.
     let chain = blocks(1..=200, 20);
@@ -259,11 +279,11 @@ fn page_of_headers_that_ends_early_is_continued_and_a_page_that_leads_nowhere_is
         })
     };
     let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=2, 3));
-    let script = script.headers(b'a', 3..=6).rolled_back(5, 1).appended(4);
+    let script = script.headers(b'a', 3..=6).rolled_back(5, 1).appended(9);
     assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap(), Followed { appended: 4, rolled_back: 1 });
     for next in [0, 1, 7, u64::MAX] {
         let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=6, next));
-        let script = script.rolled_back(5, 1).appended(4);
+        let script = script.rolled_back(5, 1).appended(9);
         assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap().rolled_back, 1, "{next}");
     }
 }
@@ -276,7 +296,7 @@ fn chain_that_begins_above_the_head_or_after_another_parent_has_no_common_block(
     let error = follow(script, &blocks(5..=8, 3)).unwrap_err();
     assert!(matches!(error, FollowError::NoCommonBlock { head: 6, .. }), "{error:?}");
     // The parent of the first block is the common block.
-    let script = Script::default().head(b'a', 6).kept(1).headers(b'a', 4..=6).rolled_back(4, 2).appended(4);
+    let script = Script::default().head(b'a', 6).kept(1).headers(b'a', 4..=6).rolled_back(4, 2).appended(8);
     assert_eq!(follow(script, &blocks(5..=8, 4)).unwrap(), Followed { appended: 4, rolled_back: 2 });
 }
 
@@ -284,7 +304,7 @@ fn chain_that_begins_above_the_head_or_after_another_parent_has_no_common_block(
 fn chain_that_starts_at_zero_is_followed() {
     let zero = Block::new(0, [7; 32], [0; 32], 0).seal().unwrap();
     let one = Block::new(1, [8; 32], [7; 32], 0).seal().unwrap();
-    assert_eq!(follow(empty().appended(2), &vec![zero.clone(), one.clone()]).unwrap(), appended(2));
+    assert_eq!(follow(empty().appended(1), &vec![zero.clone(), one.clone()]).unwrap(), appended(2));
     let other = BlockHeader { number: 0, hash: [6; 32].into(), parent_hash: Some([0; 32].into()), ..header(b'a', 1) };
     let page = HeaderPage { headers: vec![other.clone()], next: None };
     let script = Script::default().answers("get_head", Ok::<_, ReadError>(other)).kept(0);
@@ -301,7 +321,7 @@ fn other_block() -> AppendError {
 fn another_callers_block_is_noticed_by_the_refusal_and_replaced() {
     let script = Script::default().head(b'a', 5).append(Err(other_block())).head(b'c', 6).kept(1);
     let page = HeaderPage { headers: vec![header(b'a', 5), header(b'c', 6)], next: None };
-    let script = script.answers("get_block_headers", Ok::<_, ReadError>(page)).rolled_back(5, 1).appended(1);
+    let script = script.answers("get_block_headers", Ok::<_, ReadError>(page)).rolled_back(5, 1).append(Ok(()));
     let chain = blocks(5..=6, 100);
     assert_eq!(follow(script, &chain).unwrap(), Followed { appended: 1, rolled_back: 1 });
     // A second refusal in a row without progress waits.
@@ -316,7 +336,7 @@ fn chain_that_lacks_a_block_or_breaks_is_read_again_after_a_wait() {
     let mut broken = blocks(5..=8, 100);
     broken[2].parent_hash = [9; 32].into();
     let chain = patient(broken, 1);
-    let script = Script::default().head(b'a', 4).appended(2).head(b'a', 6).kept(1).headers(b'a', 4..=6);
+    let script = Script::default().head(b'a', 4).appended(6).head(b'a', 6).kept(1).headers(b'a', 4..=6);
     let error = follow(script.head(b'a', 6).kept(1).headers(b'a', 4..=6), &chain).unwrap_err();
     assert!(matches!(error, FollowError::Missing { number: 7 }), "{error:?}");
     let mut gap = blocks(5..=8, 100);
@@ -328,7 +348,7 @@ fn chain_that_lacks_a_block_or_breaks_is_read_again_after_a_wait() {
 #[test]
 fn refusal_without_a_remedy_ends_the_call_without_a_wait() {
     let chain = patient(blocks(1..=2, 100), 9);
-    let error = follow(empty().append(Err(AppendError::Pruned { first_available: 9 })), &chain).unwrap_err();
+    let error = follow(empty().refused(1, AppendError::Pruned { first_available: 9 }), &chain).unwrap_err();
     assert!(matches!(error, FollowError::Append { number: 1, .. }), "{error:?}");
     assert!(chain.paused.borrow().is_empty());
 }

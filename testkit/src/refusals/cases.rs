@@ -85,6 +85,15 @@ impl Answer for Option<TipCertificate> {
     }
 }
 
+/// Refuses the first block of the list.
+impl Answer for AppendedBlocks {
+    type Error = AppendError;
+
+    fn refused(error: AppendError, _: &[u8]) -> Self {
+        Self { next: 0, stopped: Some(AppendStop::Refused(error)) }
+    }
+}
+
 /// Returns the number of items of a batch.
 fn items(arg: &[u8]) -> usize {
     let arg = IDLArgs::from_bytes(arg).unwrap().args.remove(0);
@@ -172,7 +181,7 @@ impl<T> Accepts for &Of<T> {
 fn method<T: CandidType>(name: &'static str, cases: Vec<Case>) -> Method {
     let mut types = TypeContainer::new();
     let of = types.add::<T>();
-    let may_refuse = samples::has_result(&types.env, &of) || name == "get_tip_certificate";
+    let may_refuse = samples::has_result(&types.env, &of) || ["get_tip_certificate", "append_blocks"].contains(&name);
     assert_eq!(may_refuse, !cases.is_empty(), "{name}: an error of it is not Told");
     Method { name, cases }
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 /// Methods that the commands of `coppice` call, and whose errors they show in every case. The test of `coppice` checks that they are called;
 /// the test of `coppice-lab` relies on it.
-pub const OF_COPPICE: [&str; 20] = [
+pub const OF_COPPICE: [&str; 21] = [
     "ack_exported",
     "acquire_blob_deletion_batch",
     "append_block",
+    "append_blocks",
     "begin_block",
     "commit_block",
     "complete_blob_deletion_batch",

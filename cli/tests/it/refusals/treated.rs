@@ -6,6 +6,7 @@ use coppice_testkit::refusals::Treated::{Expected, Noted, Says};
 pub const TREATED: &[Row] = &[
     // A block that no message has room for is uploaded.
     ("ingest", "append_block", "TooLarge", Expected),
+    ("ingest", "append_blocks", "TooLarge", Expected),
     ("ingest", "utxo_get_transaction", "TxNotFound", Says("has no record")),
     ("ingest", "utxo_get_transaction", "NotKept", Says("has a record, but its bytes are not kept")),
     // The next certificate shows a reorg, or a later block can be acknowledged.
