@@ -56,7 +56,7 @@ macro_rules! methods {
     };
     ($do:ident producers) => {
         $crate::methods! { @$do
-            update append_block, update append_blocks,
+            update append_block, update append_blocks, update append_compressed,
             update begin_block, update put_block_chunk, update commit_block, update abort_block,
             update rollback_to, update reset_chain,
         }

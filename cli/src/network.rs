@@ -257,6 +257,8 @@ impl Verifier {
 }
 
 impl Transport for Network {
+    const INGRESS: bool = true;
+
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.wait(self.canister.update(method, arg))
     }

@@ -63,6 +63,8 @@ fn may_pass(error: &AgentError) -> bool {
 }
 
 impl Transport for OverHttp {
+    const INGRESS: bool = true;
+
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         Ok(self.agent.update(&self.canister, method).with_arg(arg).call_and_wait().await?)
     }

@@ -29,6 +29,7 @@ impl From<RejectResponse> for Failure {
 
 impl Transport for Embedded {
     const REPLICATED: bool = true;
+    const INGRESS: bool = true;
 
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         Ok(self.host.update_call(self.canister, self.sender, method, arg)?)

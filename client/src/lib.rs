@@ -67,6 +67,7 @@ pub mod certificate;
 #[cfg(feature = "command")]
 pub mod command;
 mod completion;
+mod compress;
 mod decode;
 mod error;
 mod follow;

@@ -1,9 +1,11 @@
 //! Blocks in as few messages as hold them: `append_blocks`, and other ways for blocks that no message holds together.
 
 use crate::batch::{Item, Size};
+use crate::compress::compressed;
 use crate::upload::{MOST_REFERENCES, references};
 use crate::{CallError, Client, Error, Failure, Sent, Transport};
 use coppice_interface::{AppendBlock, AppendError, AppendStop, AppendedBlocks, UploadError};
+use serde_bytes::ByteBuf;
 
 /// Room of a message for blocks: bytes of its argument, at most 1.5 MB, the cost of decoding them, and transactions and keys, at most
 /// 10,000.
@@ -104,10 +106,23 @@ impl<T: Transport> Client<T> {
         Ok(in_chunks)
     }
 
+    /// Appends a block in one message, compressed if that costs the canister less.
+    pub(crate) async fn append_single(&self, block: &AppendBlock) -> Result<(), Error<AppendError>> {
+        let list = std::slice::from_ref(block);
+        let Some(short) = compressed_list::<T>(list) else { return self.append_block(block).await };
+        match answered(list, "append_compressed", self.append_compressed(short).await?)? {
+            (_, Some(AppendStop::Refused(error))) => Err(Error::Refused(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends a list of blocks in one message. Returns how many of its first blocks are kept, and the reason if these are not all.
     async fn append_list(&self, list: &[AppendBlock]) -> Result<(usize, Option<AppendStop>), CallError> {
-        let method = "append_blocks";
-        answered(list, method, self.update(method, (list,)).await?)
+        let (method, answer) = match compressed_list::<T>(list) {
+            Some(short) => ("append_compressed", self.append_compressed(short).await?),
+            None => ("append_blocks", self.update("append_blocks", (list,)).await?),
+        };
+        answered(list, method, answer)
     }
 }
 
@@ -131,6 +146,12 @@ fn answered(
     }
 }
 
+/// Returns the argument of `append_compressed`, if it costs the canister less than the plain blocks.
+fn compressed_list<T: Transport>(list: &[AppendBlock]) -> Option<ByteBuf> {
+    let argument = if T::INGRESS { candid::encode_one(list).ok()? } else { return None };
+    compressed(&argument).map(ByteBuf::from)
+}
+
 /// Returns whether the message was executed and trapped. The IC has one reject code for traps and for missing methods.
 fn has_trapped(error: &CallError) -> bool {
     let is_final = error.retry() == crate::Retry::Never;
@@ -143,7 +164,6 @@ mod tests {
     use crate::testing::{Script, block_on};
     use crate::{Block, Reject, Retry};
     use coppice_interface::*;
-    use serde_bytes::ByteBuf;
 
     fn blocks(count: u64, body: usize) -> Vec<AppendBlock> {
         let block = |number: u64| Block::new(number, [1; 32], [0; 32], 1).body(vec![7; body]).seal().unwrap();
@@ -224,6 +244,43 @@ mod tests {
             .answers("commit_block", Ok::<_, UploadError>(Commit::Done))
             .answers("append_blocks", answer(9, None));
         assert_eq!(send(script, &blocks(4, 9)).unwrap(), 1);
+    }
+
+    /// The transport of a script, whose canister pays for bytes.
+    struct Paid(Script);
+
+    impl Transport for Paid {
+        const INGRESS: bool = true;
+
+        async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            self.0.update(method, arg).await
+        }
+
+        async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            self.0.query(method, arg).await
+        }
+    }
+
+    #[test]
+    fn blocks_are_compressed_if_that_costs_the_canister_less() {
+        let noise: Vec<u8> = (0..9_000u32).map(|at| (at.wrapping_mul(at ^ 0x9E37_79B9) >> 21) as u8).collect();
+        let plain = Block::new(9, [1; 32], [0; 32], 1).body(noise).seal().unwrap();
+        let gap = || AppendStop::Refused(AppendError::Gap { expected: 3 });
+        let script = Script::default()
+            .answers("append_compressed", answer(9, None))
+            .answers("append_block", KEPT)
+            .answers("append_compressed", answer(6, None))
+            .answers("append_compressed", answer(5, Some(gap())))
+            .answers("append_compressed", answer(5, None));
+        let client = Client::new(Paid(script));
+        block_on(client.send_blocks(&[blocks(4, 9_000), vec![plain.clone()]].concat()[..4])).unwrap();
+        assert_eq!(block_on(client.send_block(&plain)).unwrap(), Sent::Whole);
+        let [first] = &blocks(1, 9_000)[..] else { unreachable!() };
+        assert_eq!(block_on(client.send_block(first)).unwrap(), Sent::Whole);
+        let error = block_on(client.send_block(first)).unwrap_err();
+        assert!(matches!(error, Error::Refused(UploadError::Append(AppendError::Gap { .. }))), "{error:?}");
+        assert!(matches!(block_on(client.send_block(first)), Err(Error::Call(_))), "the block is not kept");
+        client.transport().0.ended();
     }
 
     #[test]

@@ -9,6 +9,9 @@ pub trait Transport {
     /// True if the whole subnet answers a query, as it answers an update call, and not a single replica.
     const REPLICATED: bool = false;
 
+    /// True if the canister pays for the bytes of the calls' arguments, as for ingress messages. Lists of blocks are then compressed.
+    const INGRESS: bool = false;
+
     /// Calls an update method, or a query method as an update, and waits for the answer of the whole subnet.
     ///
     /// # Errors
@@ -24,6 +27,7 @@ pub trait Transport {
 
 impl<T: Transport> Transport for &T {
     const REPLICATED: bool = T::REPLICATED;
+    const INGRESS: bool = T::INGRESS;
 
     fn update(&self, method: &str, arg: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Failure>> {
         T::update(self, method, arg)
@@ -41,6 +45,7 @@ pub struct Replicated<T>(pub T);
 
 impl<T: Transport> Transport for Replicated<T> {
     const REPLICATED: bool = true;
+    const INGRESS: bool = T::INGRESS;
 
     fn update(&self, method: &str, arg: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Failure>> {
         self.0.update(method, arg)

@@ -22,7 +22,7 @@ pub enum Sent {
 }
 
 impl<T: Transport> Client<T> {
-    /// Appends a block: by `append_block`, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. The
+    /// Appends a block: by `append_block`, compressed if that costs the canister less, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. The
     /// canister may find only by entering them that they do not fit (`TooLarge`); then the block is sent in chunks, too. For producers.
     ///
     /// A repeated call is Ok: a block that is already kept changes nothing, and an interrupted upload continues.
@@ -32,7 +32,7 @@ impl<T: Transport> Client<T> {
     pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
         let bytes = block.body.len() + block.receipts.len() + block.index.len();
         if bytes <= MAX_APPEND && references(&block.index) <= MOST_REFERENCES {
-            match self.append_block(block).await {
+            match self.append_single(block).await {
                 Ok(()) => return Ok(Sent::Whole),
                 Err(Error::Refused(AppendError::TooLarge { .. })) => {}
                 Err(error) => return Err(error.map(UploadError::Append)),

@@ -71,6 +71,12 @@ macro_rules! methods {
             /// and numbers that do not rise by one, are refused as `BadEncoding`, and no block is appended. A trap
             /// undoes the whole message: send half of the list. Callable by: `Producer`, `BlockProducer`.
             update append_blocks(blocks: Vec<AppendBlock>) -> AppendedBlocks: BLOCK_PRODUCERS, INGRESS;
+            /// Appends blocks as `append_blocks` does. The argument is u32 n, little-endian ‖ the argument of `append_blocks`
+            /// as a raw deflate stream (RFC 1951), where n is the length of that argument, at most 8 MiB. The plain argument
+            /// must begin with the type table of this file's types and have its shortest form; other bytes are refused
+            /// as `BadEncoding`, and so is a stream that takes more than 300 M instructions. Callable by: `Producer`,
+            /// `BlockProducer`.
+            update append_compressed(blocks: ByteBuf) -> AppendedBlocks: BLOCK_PRODUCERS, INGRESS;
             /// Begins the upload of a block that is larger than a message. One upload is open at a time. The block has
             /// at most 256 MiB, 16,384 chunks, and 100,000 transactions and keys. Beginning the same upload again
             /// returns its progress; if the block is kept already, the progress has no missing chunks, and a kept block

@@ -3,7 +3,8 @@
 use coppice_host::{Execution, Kind, Outcome};
 
 /// Methods that append blocks.
-const APPENDING: [&str; 5] = ["append_block", "append_blocks", "begin_block", "put_block_chunk", "commit_block"];
+const APPENDING: [&str; 6] =
+    ["append_block", "append_blocks", "append_compressed", "begin_block", "put_block_chunk", "commit_block"];
 /// The method that applies blocks to the UTXO records.
 const APPLYING: &str = "utxo_apply_block";
 /// The prefix of the timer library's calls to its own canister.

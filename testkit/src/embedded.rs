@@ -111,6 +111,7 @@ impl Embedded {
 
 impl Transport for Embedded {
     const REPLICATED: bool = true;
+    const INGRESS: bool = true;
 
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let sender = self.sender(method);

@@ -20,6 +20,8 @@ fn rejected(Reject { reject_code, error_code, message }: Reject) -> Failure {
 }
 
 impl Transport for OnIc<'_> {
+    const INGRESS: bool = true;
+
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.ic.update(self.canister, self.sender, method, arg).map_err(rejected)
     }

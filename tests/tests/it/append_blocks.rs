@@ -5,6 +5,7 @@ use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use miniz_oxide::deflate::compress_to_vec;
 use serde_bytes::ByteBuf;
 
 fn append(coppice: &Coppice, blocks: Vec<AppendBlock>) -> AppendedBlocks {
@@ -94,4 +95,87 @@ fn only_producers_of_blocks_send_lists() {
     long.receipts = ByteBuf::new();
     seal(&mut long);
     assert_eq!(append(&coppice, vec![long, plain(3, 1, 950_000)]), kept(4));
+}
+
+fn compress(argument: &[u8]) -> Vec<u8> {
+    [&(argument.len() as u32).to_le_bytes()[..], &compress_to_vec(argument, 6)].concat()
+}
+
+fn append_compressed(coppice: &Coppice, argument: Vec<u8>) -> AppendedBlocks {
+    coppice.producer().append_compressed(ByteBuf::from(argument)).answer()
+}
+
+#[test]
+fn compressed_list_equals_the_plain_one() {
+    let (plain, compressed) = (Coppice::new(), Coppice::new());
+    append(&plain, list(5..40));
+    let argument = |range| compress(&candid::encode_one(list(range)).unwrap());
+    assert_eq!(append_compressed(&compressed, argument(5..25)), kept(25));
+    assert_eq!(append_compressed(&compressed, argument(20..40)), kept(40));
+    assert_eq!(append_compressed(&compressed, argument(41..42)), refused(41, AppendError::Gap { expected: 40 }));
+    assert_eq!(compressed.chain(), plain.chain());
+    assert_eq!(compressed.storage(), plain.storage());
+}
+
+/// Nearly 8 MiB of blocks in one message: hashing them takes more instructions than a message has.
+#[test]
+fn message_without_room_keeps_the_first_blocks_and_the_next_one_continues() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let blocks: Vec<AppendBlock> = (0..80).map(|number| plain(number, 3, 100_000)).collect();
+    host.take_executions();
+    let (mut next, mut messages) = (0u64, 0);
+    while next < 80 {
+        let argument = compress(&candid::encode_one(&blocks[next as usize..]).unwrap());
+        let AppendedBlocks { next: now_next, stopped } = append_compressed(&coppice, argument);
+        assert!(now_next > next, "a message appends at least its first block");
+        assert_eq!(stopped, (now_next < 80).then_some(AppendStop::HasMore));
+        (next, messages) = (now_next, messages + 1);
+    }
+    let most = host.take_executions().iter().map(|execution| execution.instructions).max().unwrap();
+    println!("{messages} messages, at most {most} instructions");
+    assert!(most <= 1_100_000_000, "{most}");
+    assert_eq!(coppice.chain().len(), 80);
+}
+
+/// Streams that are bombs, cut off, too long, of another length, or noise: each is refused within 400 M instructions.
+#[test]
+fn hostile_streams_are_refused_and_nothing_changes() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    append(&coppice, list(0..3));
+    let before = (coppice.chain(), coppice.storage());
+    let with_length = |length: usize, stream: &[u8]| [&(length as u32).to_le_bytes()[..], stream].concat();
+    let good = compress_to_vec(&candid::encode_one(list(3..9)).unwrap(), 6);
+    let length = candid::encode_one(list(3..9)).unwrap().len();
+    // Empty blocks of ten bits each: not the last one, fixed codes, end.
+    let empty_blocks = [0b0000_0010, 0b0000_1000, 0b0010_0000, 0b1000_0000, 0b0000_0000].repeat(390_000);
+    let letters: Vec<u8> = (0..8u32 << 20).map(|at| b'a' + (at.wrapping_mul(0x9E37_79B9) >> 31) as u8).collect();
+    let few = vec![AppendBlock::default(); 300_000];
+    let hostile = [
+        ("nothing", vec![]),
+        ("a declared length alone", with_length(8 << 20, &[])),
+        ("a bomb", with_length(8 << 20, &compress_to_vec(&vec![0; 64 << 20], 9))),
+        ("a bomb of the longest length", compress(&vec![0; 8 << 20])),
+        ("a length above the limit", with_length((8 << 20) + 1, &good)),
+        ("empty blocks", with_length(8 << 20, &empty_blocks)),
+        ("one bit a letter", compress(&letters)),
+        ("empty items", compress(&candid::encode_one(&few).unwrap())),
+        ("cut off", with_length(length, &good[..good.len() - 1])),
+        ("trailing bytes", with_length(length, &[&good[..], &[0]].concat())),
+        ("too short", with_length(length + 1, &good)),
+        ("too long", with_length(length - 1, &good)),
+        ("noise", letters[..1_900_000].iter().zip(7u32..).map(|(a, at)| a.wrapping_mul(at as u8)).collect()),
+        ("another type", compress(&candid::encode_args((list(3..9), 7u8)).unwrap())),
+    ];
+    for (what, argument) in hostile {
+        assert!(argument.len() < 2 << 20, "{what}: {} bytes", argument.len());
+        host.take_executions();
+        let answer = append_compressed(&coppice, argument);
+        let most = host.take_executions().iter().map(|execution| execution.instructions).max().unwrap();
+        println!("{what}: {most} instructions, {answer:?}");
+        let is_bad = |stop: &AppendStop| matches!(stop, AppendStop::Refused(AppendError::BadEncoding { .. }));
+        assert!(answer.next == 3 && answer.stopped.as_ref().is_some_and(is_bad), "{what}: {answer:?}");
+        assert!(most <= 400_000_000, "{what}: {most} instructions");
+        assert_eq!((coppice.chain(), coppice.storage()), before, "{what}");
+    }
+    assert_eq!(append_compressed(&coppice, with_length(length, &good)), kept(9));
 }

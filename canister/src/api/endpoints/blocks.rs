@@ -1,6 +1,7 @@
 //! Endpoints for blocks: append, upload, roll back, reset, read.
 
 use crate::api::certified;
+use crate::api::wire::compressed::{self, Unreadable};
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, time_secs};
@@ -30,27 +31,33 @@ pub fn append(block: &AppendBlock) -> Result<(), AppendError> {
 }
 
 pub fn append_blocks(blocks: Vec<AppendBlock>) -> AppendedBlocks {
-    counted(Hot::AppendBlocks, || append_all(&blocks))
+    counted(Hot::AppendBlocks, || append_all(Ok(blocks)))
+}
+
+pub fn append_compressed(blocks: ByteBuf) -> AppendedBlocks {
+    counted(Hot::AppendBlocks, || append_all(compressed::read(&blocks)))
 }
 
 /// Appends the blocks of a list in order, as far as the message goes.
-fn append_all(blocks: &[AppendBlock]) -> AppendedBlocks {
-    let appended = message(|state| append_in_order(state, blocks));
+fn append_all(list: Result<Vec<AppendBlock>, Unreadable>) -> AppendedBlocks {
+    let list = list.map_err(|Unreadable { at: offset, why }| AppendError::BadEncoding { segment: 0, offset, why });
+    let appended = message(|state| append_in_order(state, list));
     if let Some(AppendStop::Refused(error)) = &appended.stopped {
         tally::refused(error);
     }
     appended
 }
 
-fn append_in_order(state: &mut State, blocks: &[AppendBlock]) -> AppendedBlocks {
-    let mut batch = match state.chain.begin_batch(blocks) {
-        Ok(batch) => batch,
+fn append_in_order(state: &mut State, list: Result<Vec<AppendBlock>, AppendError>) -> AppendedBlocks {
+    let begun = list.and_then(|blocks| state.chain.begin_batch(&blocks).map(|batch| (blocks, batch)));
+    let (blocks, mut batch) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             return AppendedBlocks { next: state.chain.state().next, stopped: Some(AppendStop::Refused(error)) };
         }
     };
     let (mut next, now) = (state.chain.state().next, time_secs());
-    for block in blocks {
+    for block in &blocks {
         // Those of the block before.
         state.blobs.arena().end_reservations();
         // The blocks before may have reached the emergency mark.

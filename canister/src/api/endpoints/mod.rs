@@ -59,6 +59,7 @@ macro_rules! calls {
     // Methods that are called for each block or batch.
     (@decode append_block) => { wire::read_known };
     (@decode append_blocks) => { wire::read_known };
+    (@decode append_compressed) => { wire::read_known };
     (@decode utxo_create) => { wire::read_known };
     (@decode utxo_spend) => { wire::read_known };
     (@decode utxo_set_mined) => { wire::read_known };

@@ -203,8 +203,13 @@ fn after_header<'a>(message: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 
 /// Returns the only argument of a method, or `None` to leave the message to the generic decoder.
 pub fn read<T: Known + CandidType + 'static>(message: &[u8], header: &Header) -> Option<T> {
+    read_within(message, header, DECODING_QUOTA)
+}
+
+/// As [`read`], with another quota.
+pub fn read_within<T: Known + CandidType + 'static>(message: &[u8], header: &Header, quota: usize) -> Option<T> {
     let rest = after_header(message, header)?;
-    let mut reader = Reader { rest, left: DECODING_QUOTA.checked_sub(4 * header.len())? };
+    let mut reader = Reader { rest, left: quota.checked_sub(4 * header.len())? };
     let value = T::read(&mut reader)?;
     reader.rest.is_empty().then_some(value)
 }

@@ -8,6 +8,7 @@
 //! Err : AppendError }`, ten times the cost of appending a small block. The tables of updates' replies are therefore cached.
 
 pub mod canister_arg;
+pub mod compressed;
 mod header;
 mod known;
 mod quota;
