@@ -1,7 +1,9 @@
 // Tests of the TypeScript package that need no canister. `scripts/typescript` runs them next to its build.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Refusal, blocks, fromDisplay, fromHex, ok, pages, readBlock, toDisplay, toHex, transactionsOf } from "./dist/index.js";
+import { inflateRawSync } from "node:zlib";
+import { IDL } from "@icp-sdk/core/candid";
+import { Refusal, appendBlocks, blocks, encodeBlock, fromDisplay, fromHex, ok, pages, readBlock, toDisplay, toHex, transactionsOf } from "./dist/index.js";
 
 const u32 = (number) => [number & 255, (number >> 8) & 255, (number >> 16) & 255, (number >> 24) & 255];
 const id = (byte) => Array(32).fill(byte);
@@ -108,4 +110,69 @@ test("text of an id has the last byte first, and other text is refused", () => {
   assert.deepEqual(fromDisplay("FF0201"), bytes([1, 2, 255]));
   assert.deepEqual(fromHex(""), none);
   for (const text of ["0", "0x00", "zz", "00 ", "00\n"]) assert.throws(() => fromHex(text), RangeError, text);
+});
+
+const block = (number, body) =>
+  encodeBlock({ number, hash: bytes(id(1)), parentHash: bytes(id(2)), timestampSecs: 9n, body, transactions: [{ id: bytes(id(3)), keys: [bytes([7])] }] });
+// A body that no algorithm compresses.
+const noise = (length) => crypto.getRandomValues(new Uint8Array(length));
+
+// A canister that keeps the blocks from `next` on, `most` in a message, and notes its messages.
+function producer(next, most, traps = () => false) {
+  const blob = IDL.Vec(IDL.Nat8);
+  const digests = IDL.Record({ body: blob, receipts: blob, index: blob });
+  const fields = { number: IDL.Nat64, hash: blob, parent_hash: blob, timestamp_secs: IDL.Nat64, body: blob, receipts: blob, index: blob, sha256: digests };
+  const messages = [];
+  const append = (kind) => async (list) => {
+    messages.push([kind, list.length]);
+    if (traps(list)) throw new Error("Reject code: 5, IC0503: the canister trapped");
+    const kept = list.slice(0, most);
+    const refused = kept.findIndex((block) => block.number !== next + BigInt(kept.indexOf(block)));
+    if (refused >= 0) return { next, stopped: [{ Refused: { Gap: { expected: next } } }] };
+    next += BigInt(kept.length);
+    return { next, stopped: kept.length < list.length ? [{ HasMore: null }] : [] };
+  };
+  const append_compressed = (argument) => {
+    const plain = inflateRawSync(argument.slice(4));
+    assert.equal(plain.length, new DataView(argument.buffer).getUint32(0, true));
+    return append("compressed")(IDL.decode([IDL.Vec(IDL.Record(fields))], new Uint8Array(plain))[0]);
+  };
+  return { messages, head: () => next - 1n, append_blocks: append("plain"), append_compressed };
+}
+
+test("a block in the making has the segments and digests that a reader finds", async () => {
+  const transactions = [{ id: bytes(id(1)), receipt: none }, { id: bytes(id(2)), keys: [bytes([7, 8]), none], receipt: bytes([4, 5, 6]) }];
+  const made = { number: 7n, hash: bytes([1]), parentHash: none, timestampSecs: 9n, body: bytes([5]) };
+  const encoded = await encodeBlock({ ...made, transactions });
+  assert.deepEqual([encoded.index, encoded.receipts, encoded.parent_hash], [index, receipts, none]);
+  assert.deepEqual(encoded.sha256.index, await digest(encoded.index));
+  const empty = await encodeBlock(made);
+  assert.deepEqual([empty.index, empty.receipts], [none, none]);
+  for (const wrong of [[{ id: bytes([1]) }], [{ id: bytes(id(1)), keys: [new Uint8Array(65)] }], [transactions[0], { id: bytes(id(1)) }]]) {
+    await assert.rejects(encodeBlock({ ...made, transactions: wrong }), RangeError);
+  }
+});
+
+test("blocks are sent together, compressed if that saves more than it costs, and the rest again", async () => {
+  const small = await Promise.all([5n, 6n, 7n, 8n, 9n].map((number) => block(number, new Uint8Array(9_000))));
+  const coppice = producer(5n, 3);
+  await appendBlocks(coppice, small);
+  assert.deepEqual([coppice.messages, coppice.head()], [[["compressed", 5], ["compressed", 2]], 9n]);
+  const large = await Promise.all([5n, 6n, 7n].map((number) => block(number, noise(60_000))));
+  const other = producer(5n, 9);
+  await appendBlocks(other, large);
+  assert.deepEqual(other.messages, [["plain", 3]]);
+  const long = await Promise.all([5n, 6n, 7n].map((number) => block(number, new Uint8Array(800_000))));
+  const third = producer(5n, 9);
+  await appendBlocks(third, long);
+  assert.deepEqual(third.messages.map(([, count]) => count), [1, 1, 1]);
+});
+
+test("a refused block is thrown, and a list that traps is halved", async () => {
+  const list = await Promise.all([5n, 6n, 7n, 8n].map((number) => block(number, none)));
+  await assert.rejects(appendBlocks(producer(6n, 9), list), (error) => error instanceof Refusal && error.error.Gap.expected === 6n);
+  const coppice = producer(5n, 9, (sent) => sent.some(({ number }) => number === 8n));
+  await assert.rejects(appendBlocks(coppice, list), /IC0503/);
+  assert.equal(coppice.head(), 7n);
+  assert.deepEqual(coppice.messages.map(([, count]) => count), [4, 2, 2, 1, 1]);
 });

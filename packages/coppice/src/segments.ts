@@ -9,6 +9,8 @@
 
 /** Bytes of a transaction id. */
 const ID = 32;
+/** Bytes of the longest secondary key. */
+const MAX_KEY = 64;
 
 /** A transaction of a block. */
 export interface Transaction {
@@ -89,6 +91,94 @@ class Reader {
     const from = this.at;
     if (length < 0 || from + length > this.segment.length) throw new RangeError(`${this.name}: ends at byte ${this.segment.length}`);
     this.at += length;
+    return from;
+  }
+}
+
+/** Returns the index segment of transactions. Throws a `RangeError` for an id or a key of another length. */
+export function indexOf(transactions: { id: Uint8Array; keys?: Uint8Array[] }[]): Uint8Array {
+  if (transactions.length === 0) return new Uint8Array();
+  const writer = new Writer();
+  writer.u32(transactions.length);
+  for (const { id } of transactions) {
+    if (id.length !== ID) throw new RangeError(`an id has ${id.length} bytes, not ${ID}`);
+    writer.bytes(id);
+  }
+  const keys = transactions.flatMap(({ keys }, position) => (keys ?? []).map((key) => ({ position, key })));
+  writer.u32(keys.length);
+  for (const { position, key } of keys) {
+    if (key.length > MAX_KEY) throw new RangeError(`a key has ${key.length} bytes; at most ${MAX_KEY}`);
+    writer.u32(position);
+    writer.u16(key.length);
+    writer.bytes(key);
+  }
+  return writer.done();
+}
+
+/** Returns the receipts segment of transactions, empty without receipts. Throws a `RangeError` if only some have a receipt. */
+export function receiptsOf(transactions: { receipt?: Uint8Array }[]): Uint8Array {
+  const receipts = transactions.flatMap(({ receipt }) => (receipt === undefined ? [] : [receipt]));
+  if (receipts.length === 0) return new Uint8Array();
+  if (receipts.length !== transactions.length) throw new RangeError("each transaction of a block has a receipt, or none has");
+  const writer = new Writer();
+  writer.u32(receipts.length);
+  let end = 0;
+  for (const receipt of receipts) writer.u32((end += receipt.length));
+  for (const receipt of receipts) writer.bytes(receipt);
+  return writer.done();
+}
+
+/** Writes bytes one after another. */
+export class Writer {
+  private buffer = new Uint8Array(1_024);
+  private length = 0;
+
+  u16(value: number): void {
+    this.view(2).setUint16(0, value, true);
+  }
+
+  u32(value: number): void {
+    this.view(4).setUint32(0, value, true);
+  }
+
+  u64(value: bigint): void {
+    this.view(8).setBigUint64(0, value, true);
+  }
+
+  /** Writes a length as LEB128. */
+  leb(value: number): void {
+    for (; value >= 0x80; value = Math.floor(value / 0x80)) this.view(1).setUint8(0, (value % 0x80) + 0x80);
+    this.view(1).setUint8(0, value);
+  }
+
+  bytes(bytes: Uint8Array): void {
+    const from = this.advance(bytes.length);
+    this.buffer.set(bytes, from);
+  }
+
+  /** Writes bytes after their length. */
+  blob(bytes: Uint8Array): void {
+    this.leb(bytes.length);
+    this.bytes(bytes);
+  }
+
+  done(): Uint8Array {
+    return this.buffer.slice(0, this.length);
+  }
+
+  private view(length: number): DataView {
+    const from = this.advance(length);
+    return new DataView(this.buffer.buffer, from, length);
+  }
+
+  private advance(length: number): number {
+    const from = this.length;
+    this.length += length;
+    if (this.length > this.buffer.length) {
+      const longer = new Uint8Array(Math.max(this.length, 2 * this.buffer.length));
+      longer.set(this.buffer);
+      this.buffer = longer;
+    }
     return from;
   }
 }
