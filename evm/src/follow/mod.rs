@@ -1,0 +1,154 @@
+//! `coppice-evm follow`: copies a node's chain to a canister.
+//!
+//! ```text
+//! node ── eth_getBlockByNumber, eth_getBlockReceipts ──▶ verify ──▶ index ──▶ client.follow ──▶ canister
+//! ```
+//! The command keeps no state: it continues after the canister's head.
+
+mod chain;
+
+use crate::index::Extra;
+use crate::node::{Node, Stopped};
+use anyhow::{Result, anyhow};
+use chain::NodeChain;
+use coppice::exit::{Exit, WRONG_LINE};
+use coppice::network::NetworkArgs;
+use coppice::stop::Stop;
+use coppice::terminal::{Level, stderr};
+use coppice_client::{Error, FollowError};
+use coppice_interface::{ReadError, RollbackError};
+use pollster::block_on;
+use std::time::Duration;
+use url::Url;
+
+/// The node's newest block that is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tag {
+    /// The newest block, which a reorg may replace
+    #[default]
+    Latest,
+    /// The newest block that a reorg is unlikely to replace
+    Safe,
+    /// The newest block that no reorg replaces
+    Finalized,
+}
+
+impl Tag {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Latest => "latest",
+            Self::Safe => "safe",
+            Self::Finalized => "finalized",
+        }
+    }
+}
+
+/// Options of `coppice-evm follow`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FollowArgs {
+    /// URL of the node's JSON-RPC
+    #[arg(long, value_name = "URL", env = "COPPICE_EVM_RPC", hide_env_values = true)]
+    pub rpc: Url,
+    /// The canister.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The chain's id, which the node must have
+    #[arg(long, value_name = "N")]
+    pub chain_id: u64,
+    /// Send blocks up to this one of the node
+    #[arg(long, value_enum, value_name = "TAG", default_value_t, conflicts_with = "confirmations")]
+    pub tag: Tag,
+    /// Send blocks that have at least this many blocks after them [default: 0]
+    #[arg(long, value_name = "N")]
+    pub confirmations: Option<u64>,
+    /// First block of an empty canister [default: the newest block to send]
+    #[arg(long, value_name = "N")]
+    pub from: Option<u64>,
+    /// End after this block
+    #[arg(long, value_name = "N")]
+    pub until: Option<u64>,
+    /// More kinds of secondary keys; each costs bytes of the block and work of the canister
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
+    pub index: Vec<Extra>,
+    /// Seconds between two questions for the node's newest block, with at most three decimals
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub poll_secs: Duration,
+}
+
+/// Parses a number of seconds from 0.05 to 3,600.
+///
+/// # Errors
+/// When it is not such a number.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let secs = text.parse::<f64>().ok().filter(|secs| (0.05..=3_600.0).contains(secs));
+    secs.map(Duration::from_secs_f64).ok_or_else(|| "write seconds from 0.05 to 3600".into())
+}
+
+/// Follows the node until a signal, or until the block of `--until` is kept.
+///
+/// # Errors
+/// When a block does not prove itself, no wait helps a refusal, the reorg is too deep, or the node has another chain id.
+pub fn command(args: &FollowArgs) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let client = args.network.connect()?;
+    let node = Node::new(args.rpc.clone(), stop.clone())?;
+    for extra in &args.index {
+        let kind = clap::ValueEnum::to_possible_value(extra).map_or(String::new(), |kind| kind.get_name().into());
+        stderr().note(Level::Info, "index", &format!("{kind}: {}", extra.cost()));
+    }
+    let chain = NodeChain::new(node, args, stop.clone());
+    let followed = chain.check_id().and_then(|()| {
+        loop {
+            // An empty canister begins at the chain's first block; otherwise a reorg may reach down to the oldest kept one.
+            match block_on(client.replicated().get_head()) {
+                Ok(_) => chain.begin_at(0),
+                Err(Error::Refused(ReadError::NotFound)) => chain.begin_empty()?,
+                Err(error) if chain.pause(&anyhow!(error)) => continue,
+                Err(error) => return Err(anyhow!(error)),
+            }
+            match block_on(client.follow(&chain)) {
+                Ok(followed) => {
+                    chain.show(&followed);
+                    if chain.is_complete() {
+                        return Ok(());
+                    }
+                    chain.await_change()?;
+                }
+                Err(FollowError::Chain(cause)) => return Err(anyhow!(cause)),
+                Err(error) => return Err(advised(error)),
+            }
+        }
+    });
+    match followed {
+        Err(error) if error.is::<Stopped>() || stop.is_set() => Ok(()),
+        followed => followed,
+    }
+}
+
+/// Adds the remedy to an error that ends the command.
+fn advised(error: FollowError) -> anyhow::Error {
+    let advice = match &error {
+        FollowError::NoCommonBlock { .. } => Some(
+            "the node has another chain, or a reorg below the oldest kept block: check --rpc and --canister; to begin anew, an admin \
+             calls reset_chain, or installs another canister",
+        ),
+        FollowError::Rollback { error: Error::Refused(RollbackError::TooDeep { .. }), .. } => Some(
+            "the reorg is deeper than a producer may roll back: an admin checks the node, and then rolls back by rollback_to, or raises \
+             max_rollback_blocks with set_config",
+        ),
+        _ => None,
+    };
+    let error = anyhow!(error);
+    match advice {
+        Some(advice) => {
+            let why = coppice::exit::why(&error);
+            Exit::error(coppice::exit::REFUSED, format!("{why}; {advice}"))
+        }
+        None => error,
+    }
+}
+
+/// An error of the command line.
+fn wrong_line(why: impl Into<String>) -> anyhow::Error {
+    Exit::error(WRONG_LINE, why)
+}

@@ -1,0 +1,139 @@
+//! JSON-RPC of a node of the chain, over HTTP. Calls block, and wait for a node that does not answer.
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use coppice::exit::why;
+use coppice::network::is_loopback;
+use coppice::stop::{Stop, Waiter};
+use coppice::terminal::{Level, stderr};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::time::Duration;
+use url::Url;
+
+/// Longest answer, in bytes: a block of a large chain with its receipts has some tens of MiB in JSON.
+const MAX_ANSWER: usize = 256 << 20;
+/// Longest wait for an answer.
+const CALL: Duration = Duration::from_secs(60);
+/// Longest wait between two attempts.
+const LONGEST: Duration = Duration::from_secs(15);
+/// Codes of errors that no repetition helps: the method is unknown, or the argument is invalid.
+const FINAL: [i64; 2] = [-32601, -32602];
+
+/// A node that is asked by one caller at a time.
+pub struct Node {
+    url: Url,
+    client: reqwest::Client,
+    waiter: Waiter,
+    stop: Stop,
+    next: Cell<u64>,
+}
+
+/// The command is to end, so that the node is not asked any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ended by a signal")]
+pub struct Stopped;
+
+#[derive(Deserialize)]
+struct Answer {
+    id: Value,
+    #[serde(default)]
+    result: Value,
+    error: Option<Refusal>,
+}
+
+/// An error that the node answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize)]
+#[error("the node answers {message} ({code})")]
+struct Refusal {
+    code: i64,
+    message: String,
+}
+
+impl Node {
+    /// Creates a client without a call.
+    ///
+    /// # Errors
+    /// When the URL is not of HTTP, or the client cannot be made.
+    pub fn new(url: Url, stop: Stop) -> Result<Self> {
+        ensure!(
+            matches!(url.scheme(), "http" | "https"),
+            "{} is not the URL of a node: it must start with http: or https:",
+            shown(&url)
+        );
+        let mut client = reqwest::Client::builder().timeout(CALL);
+        if is_loopback(&url) {
+            client = client.no_proxy();
+        }
+        Ok(Self { url, client: client.build()?, waiter: Waiter::new()?, stop, next: Cell::new(1) })
+    }
+
+    /// Calls methods in one request, in order, until the node answers all of them.
+    ///
+    /// # Errors
+    /// [`Stopped`]; when the node does not know a method or its argument.
+    pub fn call<const N: usize>(&self, calls: [(&str, Value); N]) -> Result<[Value; N]> {
+        let mut wait = Duration::from_millis(250);
+        loop {
+            ensure!(!self.stop.is_set(), Stopped);
+            let error = match self.waiter.unless(|| self.stop.is_set(), self.post(&calls)) {
+                Some(Ok(answers)) => return Ok(answers),
+                Some(Err(error)) => error,
+                None => bail!(Stopped),
+            };
+            let is_final = error.downcast_ref::<Refusal>().is_some_and(|refusal| FINAL.contains(&refusal.code));
+            if is_final {
+                return Err(error);
+            }
+            let text = format!("{}; asked again in {:.1} s", why(&error), wait.as_secs_f64());
+            stderr().note(Level::Warn, "node", &text);
+            self.stop.wait(wait);
+            wait = (wait * 2).min(LONGEST);
+        }
+    }
+
+    async fn post<const N: usize>(&self, calls: &[(&str, Value); N]) -> Result<[Value; N]> {
+        let first = self.next.get();
+        self.next.set(first + N as u64);
+        let requests = calls.iter().zip(first..).map(|((method, params), id)| {
+            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+        });
+        let url = shown(&self.url);
+        let sent = self.client.post(self.url.clone()).header("content-type", "application/json");
+        let sent = sent.body(Value::Array(requests.collect()).to_string()).send().await;
+        // The error of the library would print the URL, which may hold a key.
+        let mut response =
+            sent.map_err(|error| anyhow!(error.without_url())).with_context(|| format!("{url} does not answer"))?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(some) = response.chunk().await.map_err(|error| anyhow!(error.without_url()))? {
+            ensure!(bytes.len() + some.len() <= MAX_ANSWER, "{url} answers with more than {MAX_ANSWER} bytes");
+            bytes.extend_from_slice(&some);
+        }
+        let answers: Vec<Answer> = match serde_json::from_slice(&bytes) {
+            Ok(answers) => answers,
+            // A refusal of the whole batch.
+            Err(why) => match serde_json::from_slice::<Answer>(&bytes) {
+                Ok(Answer { error: Some(refusal), .. }) => bail!(refusal),
+                _ => return Err(why).with_context(|| format!("{url} answers {status} without JSON-RPC")),
+            },
+        };
+        let mut results = [const { None }; N];
+        for Answer { id, result, error } in answers {
+            let at = id.as_u64().and_then(|id| usize::try_from(id.checked_sub(first)?).ok());
+            let Some(slot) = at.and_then(|at| results.get_mut(at)) else { continue };
+            match error {
+                Some(refusal) => bail!(refusal),
+                None => *slot = Some(result),
+            }
+        }
+        ensure!(results.iter().all(Option::is_some), "{url} leaves calls of a batch unanswered");
+        Ok(results.map(Option::unwrap_or_default))
+    }
+}
+
+/// Returns a URL without a password, path and query, each of which may hold a key.
+fn shown(url: &Url) -> String {
+    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+    format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
+}
