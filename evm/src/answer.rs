@@ -13,7 +13,8 @@ pub fn quantity(number: impl Into<u128>) -> Value {
     Value::String(format!("0x{:x}", number.into()))
 }
 
-fn value(of: impl Serialize) -> Value {
+/// A part of an answer.
+pub(crate) fn value(of: impl Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
 

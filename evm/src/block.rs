@@ -114,6 +114,11 @@ impl Block {
         self.header.number
     }
 
+    /// Returns the position of the transaction with a hash.
+    pub fn position(&self, hash: &B256) -> Option<usize> {
+        self.body.transactions.iter().position(|transaction| transaction.hash() == *hash)
+    }
+
     /// Returns the gas that the transaction at a position used.
     pub fn gas_used(&self, position: usize) -> u64 {
         let up_to = |at: usize| self.receipts.get(at).map_or(0, Receipt::cumulative_gas_used);

@@ -101,7 +101,7 @@ impl Receipt {
     /// The bloom as it is encoded.
     pub fn bloom(&self) -> Bloom {
         match self {
-            Self::Ethereum(receipt) => *receipt.logs_bloom().expect_bloom(),
+            Self::Ethereum(receipt) => *receipt.logs_bloom(),
             Self::Deposit(receipt) => receipt.logs_bloom,
         }
     }

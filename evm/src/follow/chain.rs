@@ -211,6 +211,12 @@ impl NodeChain {
     }
 }
 
+/// Returns an error and its causes as one sentence.
+fn told(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |error| error.source())
+        .fold(error.to_string(), |sentence, cause| format!("{sentence}: {cause}"))
+}
+
 fn tip(block: &Value) -> Result<Tip> {
     let number = block.get("number").map(U64::deserialize).transpose().ok().flatten();
     let hash = block.get("hash").map(B256::deserialize).transpose().ok().flatten();
@@ -255,7 +261,7 @@ impl Chain for NodeChain {
     async fn wait(&self, pause: &Pause<'_>) -> bool {
         let reason = match pause.error.held_by() {
             Some(held_by) => format!("pruning is held: {held_by}"),
-            None => why(&anyhow!(pause.error.to_string())),
+            None => told(pause.error),
         };
         let text = format!("{reason}; tried again in {} s", pause.after.as_secs());
         stderr().note(Level::Warn, "waiting", &text);

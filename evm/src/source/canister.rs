@@ -1,7 +1,7 @@
 //! A canister's chain, read by queries of single replicas: each block is proved by the subnet's certificate of the head.
 
 use super::proved::Proved;
-use super::{Failure, Source, decode};
+use super::{Failure, Found, Source, decode};
 use crate::Block;
 use alloy_consensus::Header;
 use alloy_primitives::B256;
@@ -157,7 +157,7 @@ impl<T: CanisterClient> Canister<T> {
         Ok(Some(block).filter(|block| wants(&block.header)))
     }
 
-    /// Returns the numbers of the blocks of a range with a key.
+    /// Returns the numbers of the blocks of a range with a key, the newest first, at most one more than `most`.
     fn with_key(&self, key: &[u8], range: &RangeInclusive<u64>, most: usize) -> Result<Vec<u64>, Failure> {
         let (mut cursor, mut numbers): (Option<KeyCursor>, Vec<u64>) = (None, Vec::new());
         loop {
@@ -171,8 +171,9 @@ impl<T: CanisterClient> Canister<T> {
                     numbers.push(found.block_number);
                 }
             }
+            // The newest one that does not fit is enough to tell the range that would do.
             if numbers.len() > most {
-                return Err(Failure::TooMany { most });
+                return Ok(numbers);
             }
             let is_below = |cursor: &KeyCursor| cursor.block_number < *range.start();
             match page.cursor.filter(|cursor| !is_below(cursor)) {
@@ -250,10 +251,10 @@ impl<T: CanisterClient> Source for Canister<T> {
     }
 
     fn with_keys(&self, keys: &[Vec<u8>], range: RangeInclusive<u64>, most: usize) -> Result<Vec<u64>, Failure> {
-        let mut numbers = Vec::new();
+        let mut found = Found::new(most);
         for key in keys {
-            numbers.extend(self.with_key(key, &range, most)?);
+            found.add(self.with_key(key, &range, most)?);
         }
-        Ok(numbers)
+        found.done()
     }
 }

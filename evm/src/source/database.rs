@@ -1,6 +1,6 @@
 //! The database that `coppice index` fills, which has pruned blocks, too.
 
-use super::{Failure, Source, decode, hash};
+use super::{Failure, Found, Source, decode, hash};
 use crate::{Block, Wrong};
 use alloy_consensus::Header;
 use alloy_primitives::{B256};
@@ -70,7 +70,7 @@ fn segment(tx: &mut Tx<'_>, row: &Row, column: usize, block: u64, segment: u8) -
     Ok(bytes)
 }
 
-/// Returns the first `count` values of a block's RLP: its header is the first one.
+/// Decodes the header at the beginning of a block's RLP.
 fn header(body: &[u8], block: u64) -> Result<Header, Wrong> {
     use alloy_rlp::Decodable as _;
     let unreadable = |why: alloy_rlp::Error| Wrong::unreadable(block, "the header", why);
@@ -145,19 +145,16 @@ impl Source for Database {
                 let why = anyhow!("the table keys lacks blocks from {first} on: run coppice index without --no-keys");
                 return Ok(Err(why.into()));
             }
-            let mut numbers = Vec::new();
+            let mut found = Found::new(most);
             for key in keys {
-                let sql = "SELECT DISTINCT number FROM keys WHERE key = $1 AND number BETWEEN $2 AND $3 LIMIT $4";
+                let sql = "SELECT DISTINCT number FROM keys WHERE key = $1 AND number BETWEEN $2 AND $3 \
+                           ORDER BY number DESC LIMIT $4";
                 let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
                 let values = [key.as_slice().into(), bounds[0].into(), bounds[1].into(), limit.into()];
-                for row in tx.all(sql, &values)? {
-                    numbers.push(number(&row, 0)?);
-                }
-                if numbers.len() > most {
-                    return Ok(Err(Failure::TooMany { most }));
-                }
+                let rows = tx.all(sql, &values)?;
+                found.add(rows.iter().map(|row| number(row, 0)).collect::<Result<Vec<u64>>>()?);
             }
-            Ok(Ok(numbers))
+            Ok(found.done())
         })
     }
 }

@@ -3,6 +3,8 @@
 pub mod canister;
 pub mod database;
 pub mod proved;
+#[cfg(test)]
+mod tests;
 
 use crate::{Block, Wrong};
 use alloy_consensus::Header;
@@ -42,7 +44,7 @@ pub trait Source: Send + Sync {
     /// [`Failure::Failed`] if the chain cannot be read.
     fn locate(&self, id: &B256) -> Result<Option<u64>, Failure>;
 
-    /// Returns the numbers of the blocks of a range with one of the keys, in any order, and each at least once.
+    /// Returns the numbers of the blocks of a range with one of the keys, in any order, and each once.
     ///
     /// # Errors
     /// [`Failure`] if the list is not complete, for example because it is longer than `most`.
@@ -59,10 +61,10 @@ pub enum Failure {
         first: u64,
     },
     /// A list of blocks is longer than asked for.
-    #[error("more than {most} blocks")]
+    #[error("too many blocks; those above block {above} would be few enough")]
     TooMany {
-        /// The longest list.
-        most: usize,
+        /// The newest block that does not fit in the list.
+        above: u64,
     },
     /// The chain cannot be read, or a part of it does not prove itself.
     #[error(transparent)]
@@ -72,6 +74,36 @@ pub enum Failure {
 impl From<Wrong> for Failure {
     fn from(wrong: Wrong) -> Self {
         Self::Failed(wrong.into())
+    }
+}
+
+/// The blocks of a range with some of the keys, at most so many, the newest of them.
+struct Found {
+    numbers: Vec<u64>,
+    most: usize,
+    /// The newest block that does not fit.
+    above: Option<u64>,
+}
+
+impl Found {
+    fn new(most: usize) -> Self {
+        Self { numbers: Vec::new(), most, above: None }
+    }
+
+    /// Adds the blocks of another key, the newest first, each once. Older ones than `most` may be missing.
+    fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.numbers.extend(numbers);
+        self.numbers.sort_unstable_by(|one, other| other.cmp(one));
+        self.numbers.dedup();
+        self.above = self.above.max(self.numbers.get(self.most).copied());
+        self.numbers.retain(|number| Some(*number) > self.above);
+    }
+
+    fn done(self) -> Result<Vec<u64>, Failure> {
+        match self.above {
+            Some(above) => Err(Failure::TooMany { above }),
+            None => Ok(self.numbers),
+        }
     }
 }
 
