@@ -9,8 +9,8 @@ const BLOCK = of(`hash parentHash sha3Uncles miner stateRoot transactionsRoot re
   withdrawals uncles`);
 const TRANSACTION = of(`type nonce to gas value input maxPriorityFeePerGas maxFeePerGas maxFeePerBlobGas gasPrice accessList
   blobVersionedHashes chainId yParity v r s authorizationList blockHash blockNumber from hash transactionIndex blockTimestamp`);
-/// Of the OP stack's deposits, besides.
-const DEPOSIT = of("sourceHash mint isSystemTx");
+/// Of the OP stack's deposits. Anvil writes the signature that they do not have as 64 digits, their nonce as 0, and no price.
+const DEPOSIT = of("type to gas value input blockHash blockNumber from hash transactionIndex blockTimestamp sourceHash mint isSystemTx");
 /// Without `blobGasPrice`.
 const RECEIPT = of(`type transactionHash transactionIndex blockHash blockNumber from to cumulativeGasUsed gasUsed blobGasUsed
   contractAddress logsBloom root status effectiveGasPrice`);
@@ -20,8 +20,9 @@ const fields = (object, names) => object && Object.fromEntries(names.map((name) 
 const list = (items, of) => items?.map((item) => (typeof item === "string" ? item : of(item)));
 export const log = (object) => fields(object, LOG);
 export const logs = (items) => list(items, log);
-export const transaction = (object) => fields(object, object?.type === "0x7e" ? [...TRANSACTION, ...DEPOSIT] : TRANSACTION);
-export const receipt = (object) => object && { ...fields(object, RECEIPT), logs: logs(object.logs) };
+export const transaction = (object) => fields(object, object?.type === "0x7e" ? DEPOSIT : TRANSACTION);
+export const receipt = (object) =>
+  object && { ...fields(object, RECEIPT), type: object.type.toLowerCase(), logs: logs(object.logs) };
 export const receipts = (items) => list(items, receipt);
 export const block = (object) =>
   object && { ...fields(object, BLOCK), transactions: list(object.transactions, transaction) };
