@@ -2,7 +2,7 @@
 
 use crate::{Block, Receipt, Transaction, Wrong};
 use alloy_consensus::transaction::Recovered;
-use alloy_consensus::{BlockHeader as _, Eip658Value};
+use alloy_consensus::Eip658Value;
 use alloy_eips::eip2718::Typed2718 as _;
 use alloy_primitives::{Address, TxKind};
 use serde::Serialize;
@@ -72,7 +72,7 @@ impl Block {
                 block_number: Some(self.number()),
                 transaction_index: Some(position as u64),
                 effective_gas_price: Some(price),
-                block_timestamp: Some(self.header.timestamp()),
+                block_timestamp: Some(self.header.timestamp),
             }),
             Transaction::Deposit(deposit) => {
                 let mut answer = object(deposit.inner());
@@ -81,7 +81,7 @@ impl Block {
                 answer.insert("hash".into(), value(transaction.hash()));
                 answer.insert("blockHash".into(), value(self.hash));
                 answer.insert("blockNumber".into(), quantity(self.number()));
-                answer.insert("blockTimestamp".into(), quantity(self.header.timestamp()));
+                answer.insert("blockTimestamp".into(), quantity(self.header.timestamp));
                 answer.insert("transactionIndex".into(), quantity(position as u64));
                 answer.insert("nonce".into(), quantity(deposit.map_or(0, |(nonce, _)| nonce)));
                 answer.insert("gasPrice".into(), quantity(price));

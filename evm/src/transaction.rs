@@ -7,6 +7,7 @@ use alloy_eips::eip2718::{Decodable2718, Eip2718Error, Encodable2718, IsTyped271
 use alloy_primitives::{Address, B256, TxKind};
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use op_alloy_consensus::TxDeposit;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The type of a deposit of the OP stack.
@@ -100,8 +101,6 @@ impl Transaction {
         }
     }
 }
-
-use serde::Deserialize;
 
 impl Typed2718 for Transaction {
     fn ty(&self) -> u8 {

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Interval of the notes on a long run of blocks.
 const NOTED: Duration = Duration::from_secs(10);
 
+/// Questions for a block that the node should have.
+const TRIES: u32 = 10;
+
 /// A block of the node, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tip {
@@ -45,8 +48,8 @@ pub struct NodeChain {
     seen: Cell<Option<(Option<Tip>, Instant)>>,
     /// The newest block when the canister was last compared with the node.
     compared: Cell<Option<Tip>>,
-    /// The highest block that was read to be sent.
-    highest: Cell<Option<u64>>,
+    /// The canister's head: as it was read, or the block that was read last to be sent.
+    head: Cell<Option<u64>>,
     noted: Cell<Instant>,
     trials: RefCell<Trials>,
 }
@@ -66,7 +69,7 @@ impl NodeChain {
             first: Cell::new(0),
             seen: Cell::new(None),
             compared: Cell::new(None),
-            highest: Cell::new(None),
+            head: Cell::new(None),
             noted: Cell::new(Instant::now()),
             trials: RefCell::default(),
         }
@@ -86,9 +89,10 @@ impl NodeChain {
         Ok(())
     }
 
-    /// Begins the chain at a block.
-    pub fn begin_at(&self, first: u64) {
-        self.first.set(first);
+    /// Begins the chain at block 0, below the head of a canister with blocks.
+    pub fn begin_below(&self, head: u64) {
+        self.first.set(0);
+        self.head.set(Some(head));
     }
 
     /// Begins the chain of an empty canister at `--from`, or at the newest block, which is waited for.
@@ -152,8 +156,8 @@ impl NodeChain {
     pub fn show(&self, followed: &Followed) {
         self.trials.borrow_mut().answered();
         let Some(Tip { number, hash }) = self.compared.get() else { return };
-        if let Some(highest) = self.highest.get().filter(|highest| number < *highest) {
-            let text = format!("the node is behind: its newest block is {number}, and the canister has {highest}");
+        if let Some(head) = self.head.get().filter(|head| number < *head && followed.rolled_back == 0) {
+            let text = format!("the node is behind: its newest block is {number}, and the canister has {head}");
             stderr().note(Level::Warn, "behind", &text);
         }
         if followed.rolled_back > 0 {
@@ -239,7 +243,7 @@ impl Chain for NodeChain {
     async fn block(&self, number: u64) -> Result<Option<AppendBlock>, Cause> {
         let block = self.read(number).map_err(cause)?;
         if block.is_some() {
-            self.highest.set(Some(number));
+            self.head.set(Some(number));
         }
         if self.noted.get().elapsed() >= NOTED {
             self.noted.set(Instant::now());
@@ -250,12 +254,18 @@ impl Chain for NodeChain {
     }
 
     async fn hash(&self, number: u64) -> Result<Option<BlockHash>, Cause> {
-        let params = json!([format!("0x{number:x}"), false]);
-        let [block] = self.node.call([("eth_getBlockByNumber", params)]).map_err(cause)?;
-        if block.is_null() {
-            return Ok(None);
+        // `follow` asks for blocks up to the newest one only. A node without such a block answers from two heads, and must not cause a rollback.
+        for _ in 0..TRIES {
+            let params = json!([format!("0x{number:x}"), false]);
+            let [block] = self.node.call([("eth_getBlockByNumber", params)]).map_err(cause)?;
+            if !block.is_null() {
+                return Ok(Some(tip(&block).map_err(cause)?.hash.0.into()));
+            }
+            let text = format!("the node does not have block {number}, although its newest block is not below; asked again");
+            stderr().note(Level::Warn, "node", &text);
+            self.pass().map_err(cause)?;
         }
-        Ok(Some(tip(&block).map_err(cause)?.hash.0.into()))
+        Ok(None)
     }
 
     async fn wait(&self, pause: &Pause<'_>) -> bool {

@@ -12,10 +12,10 @@ use crate::node::{Node, Stopped};
 use anyhow::{Result, anyhow};
 use chain::NodeChain;
 use coppice::exit::{Exit, WRONG_LINE};
-use coppice::network::NetworkArgs;
+use coppice::network::{Network, NetworkArgs};
 use coppice::stop::Stop;
 use coppice::terminal::{Level, stderr};
-use coppice_client::{Error, FollowError};
+use coppice_client::{Client, Error, FollowError};
 use coppice_interface::{ReadError, RollbackError};
 use pollster::block_on;
 use std::time::Duration;
@@ -97,31 +97,50 @@ pub fn command(args: &FollowArgs) -> Result<()> {
         stderr().note(Level::Info, "index", &format!("{kind}: {}", extra.cost()));
     }
     let chain = NodeChain::new(node, args, stop.clone());
-    let followed = chain.check_id().and_then(|()| {
-        loop {
-            // An empty canister begins at the chain's first block; otherwise a reorg may reach down to the oldest kept one.
-            match block_on(client.replicated().get_head()) {
-                Ok(_) => chain.begin_at(0),
-                Err(Error::Refused(ReadError::NotFound)) => chain.begin_empty()?,
-                Err(error) if chain.pause(&anyhow!(error)) => continue,
-                Err(error) => return Err(anyhow!(error)),
-            }
-            match block_on(client.follow(&chain)) {
-                Ok(followed) => {
-                    chain.show(&followed);
-                    if chain.is_complete() {
-                        return Ok(());
-                    }
-                    chain.await_change()?;
-                }
-                Err(FollowError::Chain(cause)) => return Err(anyhow!(cause)),
-                Err(error) => return Err(advised(error)),
-            }
-        }
-    });
+    let followed = chain.check_id().and_then(|()| run(&client, &chain));
     match followed {
         Err(error) if error.is::<Stopped>() || stop.is_set() => Ok(()),
         followed => followed,
+    }
+}
+
+/// Follows the node until the block of `--until` is kept.
+fn run(client: &Client<Network>, chain: &NodeChain) -> Result<()> {
+    // The subnet is asked whether the canister is empty; afterwards a replica is enough to notice a reset.
+    let mut asks_subnet = true;
+    loop {
+        let head = match asks_subnet {
+            true => block_on(client.replicated().get_head()),
+            false => block_on(client.get_head()),
+        };
+        match head {
+            // A reorg may reach down to the oldest kept block.
+            Ok(head) => chain.begin_below(head.number),
+            Err(Error::Refused(ReadError::NotFound)) if asks_subnet => chain.begin_empty()?,
+            Err(Error::Refused(ReadError::NotFound)) => {
+                asks_subnet = true;
+                continue;
+            }
+            Err(error) => {
+                let error = anyhow!(error);
+                if chain.pause(&error) {
+                    continue;
+                }
+                return Err(error);
+            }
+        }
+        asks_subnet = false;
+        match block_on(client.follow(chain)) {
+            Ok(followed) => {
+                chain.show(&followed);
+                if chain.is_complete() {
+                    return Ok(());
+                }
+                chain.await_change()?;
+            }
+            Err(FollowError::Chain(cause)) => return Err(anyhow!(cause)),
+            Err(error) => return Err(advised(error)),
+        }
     }
 }
 

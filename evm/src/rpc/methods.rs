@@ -7,7 +7,7 @@ use alloy_primitives::{B256, U64};
 use alloy_rpc_types_eth::Filter;
 use anyhow::Result;
 use jsonrpsee::types::{ErrorObjectOwned, Params};
-use jsonrpsee::{IntoResponse, RpcModule};
+use jsonrpsee::RpcModule;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -71,10 +71,7 @@ fn method(
     module: &mut RpcModule<Reader>,
     name: &'static str,
     work: impl Fn(&Reader, &Params<'_>) -> Answer + Clone + Send + Sync + 'static,
-) -> Result<()>
-where
-    Answer: IntoResponse,
-{
+) -> Result<()> {
     module.register_blocking_method(name, move |params, reader: Arc<Reader>, _| work(&reader, &params))?;
     Ok(())
 }

@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: CanisterClient> Canister<T> {
+impl<T: CanisterClient + Send> Canister<T> {
     /// Creates a reader. `asks_subnet`: answers that no certificate proves come from the subnet, by update calls, which need a role.
     pub fn new(client: Client<T>, asks_subnet: bool) -> Self {
         Self { client, asks_subnet, chain: Mutex::default(), cache: Mutex::default() }
@@ -190,7 +190,6 @@ impl<T: CanisterClient> Canister<T> {
 /// Decodes the header at the beginning of a block's RLP, if the bytes hold the whole header.
 fn header(bytes: &[u8]) -> Option<Header> {
     let mut rest = bytes;
-    alloy_rlp::Header::decode(&mut { rest }).ok();
     // The list of the block may be longer than the bytes, so only its first byte tells the length of its prefix.
     let prefix = match *rest.first()? {
         first @ 0xf8..=0xff => 1 + usize::from(first - 0xf7),
@@ -201,7 +200,7 @@ fn header(bytes: &[u8]) -> Option<Header> {
     Header::decode(&mut rest).ok()
 }
 
-impl<T: CanisterClient> Source for Canister<T> {
+impl<T: CanisterClient + Send> Source for Canister<T> {
     fn range(&self) -> Result<Option<RangeInclusive<u64>>, Failure> {
         let chain = self.chain()?;
         let certified = chain.certified.as_ref().map(|(certified, _)| certified);

@@ -247,15 +247,13 @@ fn reorg_is_followed_by_the_next_certificate() {
     let (blocks, replica) = chain(40, truth);
     let source = canister(&replica);
     assert_eq!(source.hash(10).unwrap(), Some(blocks[10].hash));
-    let other = with_blobs(36, blocks[34].hash);
-    let branch = Block { hash: other.hash, ..other };
     {
         let mut kept = replica.kept.lock().unwrap();
         kept.blocks.truncate(35);
-        let mut header = branch.header.clone();
-        header.number = 35;
-        let block = Block { hash: header.hash_slow(), header, ..branch.clone() };
-        kept.append(&block);
+        // Another block 35.
+        let other = with_blobs(36, blocks[34].hash);
+        let header = alloy_consensus::Header { number: 35, ..other.header.clone() };
+        kept.append(&Block { hash: header.hash_slow(), header, ..other });
     }
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(source.range().unwrap(), Some(0..=35));
