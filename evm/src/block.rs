@@ -82,8 +82,10 @@ impl Block {
             return Err(Wrong::unreadable(number, "the body", "bytes follow the block"));
         }
         let decode = |(position, bytes): (usize, &[u8])| {
-            Receipt::decode_2718_exact(bytes)
-                .map_err(|why| Wrong::unreadable(number, format!("receipt {position}"), why))
+            let unreadable = |why: String| Wrong::unreadable(number, format!("receipt {position}"), why);
+            let receipt = Receipt::decode_2718_exact(bytes).map_err(|why| unreadable(why.to_string()))?;
+            // Other bytes may decode to the same receipt.
+            if receipt.encoded_2718() == bytes { Ok(receipt) } else { Err(unreadable("it has another encoding".into())) }
         };
         let receipts = receipts.take(block.body.transactions.len()).enumerate().map(decode);
         let receipts = receipts.collect::<Result<_, _>>()?;
@@ -91,6 +93,9 @@ impl Block {
         if block.header.number != number {
             let why = format!("its header has the number {}", block.header.number);
             return Err(Wrong::contradiction(number, why));
+        }
+        if block.encode_body() != body {
+            return Err(Wrong::unreadable(number, "the body", "it has another encoding"));
         }
         block.verify(hash)?;
         Ok(block)

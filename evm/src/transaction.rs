@@ -2,8 +2,8 @@
 
 use crate::Wrong;
 use alloy_consensus::transaction::SignerRecoverable;
-use alloy_consensus::{EthereumTxEnvelope, Sealable, Sealed, Transaction as _, TxEip4844};
-use alloy_eips::eip2718::{Decodable2718, Eip2718Error, Encodable2718, IsTyped2718, Typed2718};
+use alloy_consensus::{EthereumTxEnvelope, Sealable, Sealed, Transaction as _, TxEip4844, TxType};
+use alloy_eips::eip2718::{Decodable2718, Eip2718Error, Encodable2718, Typed2718};
 use alloy_primitives::{Address, B256, TxKind};
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use op_alloy_consensus::TxDeposit;
@@ -40,7 +40,7 @@ impl Transaction {
         let read = if ty == DEPOSIT {
             let deposit = TxDeposit::deserialize(json).map_err(|why| unreadable(why.to_string()))?;
             Self::Deposit(deposit.seal_slow())
-        } else if Signed::is_type(ty) || ty == 0 {
+        } else if TxType::try_from(ty).is_ok() {
             let signed = Signed::deserialize(json).map_err(|why| unreadable(why.to_string()))?;
             // The hash of the encoding takes the place of the reported one.
             let encoded = signed.encoded_2718();

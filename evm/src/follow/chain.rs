@@ -5,7 +5,7 @@ use crate::Block;
 use crate::index::{Extra, coppice_block};
 use crate::node::{Node, Stopped};
 use alloy_primitives::{B256, U64};
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use coppice::client::{FIRST_WAIT, Trials};
 use coppice::exit::why;
 use coppice::report::{blocks, count};

@@ -9,6 +9,7 @@ use alloy_primitives::{Address, B256};
 use anyhow::Result;
 use candid::{Decode, Encode, Principal};
 use coppice_client::certificate::Vouched;
+use ic_certification::HashTree;
 use ic_certification::hash_tree::{fork, label, leaf};
 use coppice_client::command::CanisterClient;
 use coppice_client::{Client, Failure as Unanswered, Transport};
@@ -76,13 +77,14 @@ impl Kept {
     /// The certificate of the head: its time, and the root of its tree, which the tests' subnet vouches for.
     fn certificate(&self) -> TipCertificate {
         let counts = [0u64, 0].map(u64::to_be_bytes).concat();
-        let kept = label("coppice", leaf([&self.first.to_be_bytes()[..], &self.before, &counts].concat()));
+        let label = |name: &str, value: Vec<u8>| -> HashTree { label(name, leaf(value)) };
+        let kept = label("coppice", [&self.first.to_be_bytes()[..], &self.before, &counts].concat());
         let tree = match self.blocks.last() {
             Some((header, _)) => {
                 let mut index = Vec::new();
                 leb128::write::unsigned(&mut index, header.number).unwrap();
-                let seal = label("last_block_hash", leaf(header.seal.to_vec()));
-                fork(kept, fork(seal, label("last_block_index", leaf(index))))
+                let seal = label("last_block_hash", header.seal.to_vec());
+                fork(kept, fork(seal, label("last_block_index", index)))
             }
             None => kept,
         };
@@ -209,7 +211,7 @@ fn blocks_ids_and_keys_of_a_canister_are_found() {
     }
     assert_eq!(source.hash(40).unwrap(), None);
     let transaction = blocks[7].body.transactions[0].hash();
-    for (id, number) in [(blocks[7].hash, Some(7)), (transaction, Some(7)), (B256::repeat_byte(9), None)] {
+    for (id, number) in [(blocks[7].hash, Some(7)), (transaction, Some(7)), (B256::repeat_byte(0xee), None)] {
         assert_eq!(source.locate(&id).unwrap(), number);
     }
     let address = emitter(&Address::repeat_byte(6));
