@@ -13,6 +13,10 @@ pub const NOT_ALL: u8 = 4;
 pub const REFUSED: u8 = 5;
 /// Exit code for deletions that could not be reported to the canister.
 pub const UNREPORTED: u8 = 6;
+/// Exit code for a canister that does not answer.
+pub const UNREACHABLE: u8 = 7;
+/// Exit code for a canister with problems.
+pub const UNHEALTHY: u8 = 8;
 
 /// An error with its own exit code; all other errors exit with 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -36,11 +36,14 @@ pub mod ledger;
 #[cfg(feature = "network")]
 pub mod network;
 pub mod order;
+pub mod policy;
 pub mod progress;
 pub mod proof;
 pub mod report;
 pub mod rules;
 pub mod size;
+#[cfg(feature = "network")]
+pub mod status;
 pub mod stop;
 pub mod terminal;
 pub mod utxo;

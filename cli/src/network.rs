@@ -12,9 +12,11 @@ use coppice_interface::Role;
 use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
 use ic_agent::{Agent, AgentError, Identity};
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::mem::discriminant;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 use url::{Host, Url};
@@ -31,8 +33,12 @@ const ROOT_KEY: Duration = Duration::from_secs(30);
 const CALL: Duration = Duration::from_secs(360);
 /// The longest wait for the answer to a query.
 const QUERY: Duration = Duration::from_secs(60);
+/// The mainnet.
+const IC: &str = "https://icp-api.io";
+/// The network that `icp network start` starts.
+const LOCAL: &str = "http://127.0.0.1:8000";
 /// The error if no network is named.
-const UNNAMED: &str = "name the canister with --network URL and --canister ID";
+const UNNAMED: &str = "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
 
 /// A canister on a network.
 pub struct Network {
@@ -55,18 +61,61 @@ thread_local! {
 /// Options that name a canister on a network.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct NetworkArgs {
-    /// URL of the network on which the canister is installed
-    #[arg(long, value_name = "URL", requires = "canister")]
-    pub network: Option<Url>,
-    /// Principal of the canister
-    #[arg(long, value_name = "ID", requires = "network")]
+    /// Network on which the canister is installed: ic, local (of icp-cli, with its root key), or a URL [env: COPPICE_NETWORK]
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<Place>,
+    /// Principal of the canister [env: COPPICE_CANISTER]
+    #[arg(long, value_name = "ID")]
     pub canister: Option<Principal>,
     /// PEM file with the private key that signs calls: Ed25519, secp256k1 or prime256v1 [default: anonymous]
     #[arg(long, value_name = "PATH", env = "COPPICE_IDENTITY")]
     pub identity: Option<PathBuf>,
     /// Trust the root key that the network reports; only for local networks
-    #[arg(long, requires = "network")]
+    #[arg(long)]
     pub fetch_root_key: bool,
+}
+
+/// A network: its URL, and whether its root key is fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub url: Url,
+    /// The network of icp-cli on this machine, which has a root key of its own.
+    pub is_local: bool,
+}
+
+impl From<Url> for Place {
+    fn from(url: Url) -> Self {
+        Self { url, is_local: false }
+    }
+}
+
+/// Reads a name, `ic` or `local`, or a URL.
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (url, is_local) = match text {
+            "ic" => (IC, false),
+            "local" => (LOCAL, true),
+            url => (url, false),
+        };
+        let url = Url::parse(url).map_err(|why| format!("neither ic, nor local, nor a URL: {why}"))?;
+        Ok(Self { url, is_local })
+    }
+}
+
+/// Returns the value of an environment variable.
+fn from_env<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>> {
+    let Some(value) = std::env::var(name).ok().filter(|value| !value.is_empty()) else { return Ok(None) };
+    let wrong = |why: T::Err| Exit::error(WRONG_LINE, format!("{name} is {value}: {why}"));
+    value.parse().map(Some).map_err(wrong)
+}
+
+/// Returns the text of a remedy with the network of its commands, which is the mainnet (`-n ic`) in the canister's words.
+pub fn on_network(text: &str, url: &str) -> String {
+    let is_mainnet = Url::parse(url).is_ok_and(|url| refuse_mainnet(&url).is_err());
+    let network = url.trim_end_matches('/');
+    if is_mainnet { text.into() } else { text.replace(" -n ic ", &format!(" -n {network} -k fetch ")) }
 }
 
 impl NetworkArgs {
@@ -78,10 +127,24 @@ impl NetworkArgs {
         self.connect_within(QUERY)
     }
 
+    /// Returns whether a network is named, by the option or by the environment.
+    ///
+    /// # Errors
+    /// [`Exit`] with [`WRONG_LINE`] if the environment names no network.
+    pub fn is_named(&self) -> Result<bool> {
+        Ok(self.place()?.is_some())
+    }
+
+    fn place(&self) -> Result<Option<Place>> {
+        if self.network.is_some() { Ok(self.network.clone()) } else { from_env("COPPICE_NETWORK") }
+    }
+
     fn connect_within(&self, query: Duration) -> Result<Client<Network>> {
-        let (Some(url), Some(canister)) = (&self.network, self.canister) else {
+        let canister = if self.canister.is_some() { self.canister } else { from_env("COPPICE_CANISTER")? };
+        let (Some(Place { url, is_local }), Some(canister)) = (self.place()?, canister) else {
             return Err(Exit::error(WRONG_LINE, UNNAMED));
         };
+        let url = &url;
         ensure!(
             matches!(url.scheme(), "http" | "https"),
             "{url} is not the URL of a network: it must start with http: or https:"
@@ -98,7 +161,7 @@ impl NetworkArgs {
         if self.fetch_root_key {
             refuse_mainnet(url)?;
         }
-        let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key);
+        let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key || is_local);
         Ok(Client::new(Network { canister, waiter, principal, url, fetch_root_key, query, verifier: OnceLock::new() }))
     }
 
@@ -107,7 +170,7 @@ impl NetworkArgs {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_for(&self, command: &str) -> Result<Client<Network>> {
-        if self.network.is_none() {
+        if !self.is_named()? {
             let why = format!("{UNNAMED}; coppice-lab {command} runs a canister in its own process");
             return Err(Exit::error(WRONG_LINE, why));
         }
@@ -410,12 +473,27 @@ mod tests {
     }
 
     #[test]
+    fn networks_have_names_and_remedies_name_them() {
+        let place = |text: &str| text.parse::<Place>().unwrap();
+        assert_eq!((place("ic").url.as_str(), place("ic").is_local), ("https://icp-api.io/", false));
+        assert_eq!((place("local").url.as_str(), place("local").is_local), ("http://127.0.0.1:8000/", true));
+        assert_eq!(place("http://a:1"), Url::parse("http://a:1").unwrap().into());
+        let error = "mainnet".parse::<Place>().unwrap_err();
+        assert!(error.starts_with("neither ic, nor local, nor a URL"), "{error}");
+        let action = "Top up. Type: `icp canister top-up -n ic --amount 1t aaaaa-aa`.";
+        assert_eq!(on_network(action, "https://icp-api.io/"), action);
+        let here = "Top up. Type: `icp canister top-up -n http://127.0.0.1:1 -k fetch --amount 1t aaaaa-aa`.";
+        assert_eq!(on_network(action, "http://127.0.0.1:1/"), here);
+    }
+
+    #[test]
     fn network_flags_require_each_other() {
         let parse = |args: &[&str]| Cli::try_parse_from([&["coppice", "index"], args].concat());
         assert!(parse(&["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa", "--fetch-root-key"]).is_ok());
-        assert!(parse(&["--network", "http://127.0.0.1:1"]).is_err());
-        assert!(parse(&["--canister", "aaaaa-aa"]).is_err());
-        assert!(parse(&["--fetch-root-key"]).is_err());
+        for args in [&["--network", "http://127.0.0.1:1"][..], &["--canister", "aaaaa-aa"], &["--fetch-root-key"]] {
+            let Command::Index(args) = parse(args).unwrap().command else { panic!("another command") };
+            assert_eq!(Exit::code_of(&args.network.connect().err().unwrap()), WRONG_LINE);
+        }
         assert!(parse(&["--network", "no url", "--canister", "aaaaa-aa"]).is_err());
         assert!(parse(&["--network", "http://a", "--canister", "aaaaa"]).is_err());
         let Command::Index(args) = parse(&[]).unwrap().command else { panic!("another command") };

@@ -151,6 +151,18 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes a script of this command to stdout. It is not escaped, because every byte of it is the command's own.
+///
+/// # Errors
+/// When stdout is full.
+pub fn print_script(script: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(script.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Writes a value to stdout as a line of JSON, without a copy in memory. Its texts must need no [`printable`]. A reader that has ended is
 /// an error, because its copy is not whole.
 ///

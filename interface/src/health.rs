@@ -1,10 +1,11 @@
 //! Health report: problems, and the action for each.
 
+use crate::text::duration;
 use coppice_macros::candid_type;
 use std::fmt;
 
 /// A kind of problem. Answers contain the code's name, so that clients can read codes of later versions.
-/// `docs/operations/monitoring.md` lists for each code its cause, when it clears and the action to take.
+/// `docs/operations/alerts.md` lists for each code its cause, how to see it and the action to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemCode {
     /// A timer is overdue: nothing is pruned, and nothing expires.
@@ -211,18 +212,17 @@ pub enum Severity {
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The code of the problem, as in the table of `docs/operations/monitoring.md`. A later version may have codes that an earlier
-    /// one does not have.
+    /// The code of the problem, as in `docs/operations/alerts.md`. A later version may have codes that an earlier one does
+    /// not have.
     pub code: String,
     /// The severity of the problem.
     pub severity: Severity,
     /// A sentence with the figures of this case.
     pub message: String,
-    /// The moment at which the problem began, in Unix nanoseconds, if known. Otherwise the moment at which a message or
-    /// a tick first noticed it; messages and ticks check at most once a minute. If none has noticed the problem yet,
-    /// the time of the query.
-    pub since_ns: u64,
-    /// The action to take, as a sentence.
+    /// The moment at which the problem began, in Unix nanoseconds, or at which a message or a tick first noticed it;
+    /// `null` if none has noticed it yet. Messages and ticks look at most once a minute.
+    pub since_ns: Option<u64>,
+    /// The action to take: sentences, and a command between backticks.
     pub action: String,
 }
 
@@ -233,16 +233,96 @@ impl Problem {
     }
 }
 
+/// Cycles of the canister.
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CyclesStatus {
+    /// Cycles that are liquid between messages.
+    pub liquid: u128,
+    /// Liquid cycles that are missing for the canister to do all its work; 0 if none are. Below the freezing threshold
+    /// of the platform more are missing.
+    pub missing: u128,
+}
+
 /// Health of the canister.
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// There is no problem, or there are only notices.
     pub healthy: bool,
-    /// The problems, most severe first.
+    /// The problems, most severe first. Among problems of one severity, causes come before what they cause.
     pub problems: Vec<Problem>,
+    /// The reason why the next block is refused now, as a clause; `null` if it is accepted.
+    pub appends_refused: Option<String>,
+    /// The cycles, for operators, observers and admins; `null` for other callers.
+    pub cycles: Option<CyclesStatus>,
     /// The canister's version.
     pub version: String,
     /// The canister's time, in Unix nanoseconds.
     pub time_ns: u64,
+    /// The moment at which a message or a tick last looked for problems, in Unix nanoseconds; `null` if none has looked
+    /// since the last upgrade.
+    pub looked_at_ns: Option<u64>,
+}
+
+impl Health {
+    /// Returns the words for the start of a problem; they are empty for a missing setup step. `moment` formats a time in
+    /// Unix nanoseconds.
+    pub fn since(&self, problem: &Problem, moment: impl Fn(u64) -> String) -> String {
+        match (problem.since_ns, self.looked_at_ns) {
+            (Some(at), _) => format!("since {}", duration(self.time_ns.saturating_sub(at) / 1_000_000_000)),
+            (None, _) if problem.known().is_some_and(ProblemCode::is_of_set_up) => String::new(),
+            // Few messages read the head's header.
+            (None, Some(at)) if problem.code != ProblemCode::HeadUnreadable => {
+                format!("since unknown, at the earliest since the last message at {}", moment(at))
+            }
+            (None, _) => "since unknown".into(),
+        }
+    }
+
+    /// Returns a sentence that tells whether blocks are accepted.
+    pub fn appends(&self) -> String {
+        match &self.appends_refused {
+            Some(why) => format!("Appends are refused: {why}."),
+            None => "Appends go on.".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_of_a_problem_is_a_duration_or_unknown() {
+        let problem = |code: &str, since_ns| Problem {
+            code: code.into(),
+            severity: Severity::Critical,
+            message: String::new(),
+            since_ns,
+            action: String::new(),
+        };
+        let since = |problem: Problem, looked_at_ns| {
+            let health = Health {
+                healthy: false,
+                problems: Vec::new(),
+                appends_refused: None,
+                cycles: None,
+                version: String::new(),
+                time_ns: 4_000_000_000_000,
+                looked_at_ns,
+            };
+            health.since(&problem, |ns| format!("{} s", ns / 1_000_000_000))
+        };
+        let looked = Some(9_000_000_000);
+        assert_eq!(since(problem("CyclesLow", Some(340_000_000_000)), looked), "since 1 h 1 min");
+        assert_eq!(since(problem("CyclesLow", Some(u64::MAX)), None), "since 0 s");
+        let unknown = "since unknown, at the earliest since the last message at 9 s";
+        assert_eq!(since(problem("CyclesLow", None), looked), unknown);
+        assert_eq!(since(problem("OfALaterVersion", None), looked), unknown);
+        for (code, looked) in [("CyclesLow", None), ("HeadUnreadable", looked)] {
+            assert_eq!(since(problem(code, None), looked), "since unknown");
+        }
+        assert_eq!(since(problem("NoPolicy", None), looked), "");
+    }
 }

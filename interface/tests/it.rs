@@ -66,14 +66,17 @@ fn a_problem_may_be_of_a_later_version() {
         code: code.into(),
         severity: Severity::Warning,
         message: "a message".into(),
-        since_ns: 7,
+        since_ns: Some(7),
         action: "an action".into(),
     };
     let health = Health {
         healthy: false,
         problems: vec![problem("ExportHeld"), problem("OfALaterVersion")],
+        appends_refused: Some("the upload of block 7 is open".into()),
+        cycles: Some(CyclesStatus { liquid: 5, missing: 6 }),
         version: "9".into(),
         time_ns: 8,
+        looked_at_ns: Some(7),
     };
     let read: Health = decode_one(&encode_one(&health).unwrap()).unwrap();
     assert_eq!(read, health);

@@ -111,6 +111,16 @@ pub fn missing_to_feed() -> Option<u128> {
     Some(MISSING.get()).filter(|&missing| missing > 0)
 }
 
+/// Returns the liquid cycles that feeding lacks now, callable in any message.
+pub fn feed_missing() -> Option<u128> {
+    Some(feed_min().saturating_sub(between_messages())).filter(|&missing| missing > 0)
+}
+
+/// Returns the liquid cycles that timers need.
+pub fn timers_need() -> u128 {
+    set_aside(CALLS)
+}
+
 /// Returns whether liquid cycles are too low for pruning.
 pub fn are_low(min_liquid_cycles: u128) -> bool {
     let liquid = between_messages();

@@ -73,13 +73,15 @@ impl GetArgs {
 /// [`Exit`] with [`WRONG_LINE`] for a wrong command line; as [`get`].
 pub fn command(args: &GetArgs) -> Result<()> {
     let wanted = args.wanted()?;
-    if args.network.network.is_some() {
+    // The option that is named decides; without one a database of the environment comes first.
+    let database = args.database.clone().or_else(|| std::env::var("COPPICE_DATABASE").ok());
+    if args.network.network.is_some() || database.is_none() && args.network.is_named()? {
         let client = args.network.connect()?;
         let name = client.transport().canister().to_string();
         return print::print(&from_canister(args, &client, name)?, args.json);
     }
-    let Some(url) = args.database.clone().or_else(|| std::env::var("COPPICE_DATABASE").ok()) else {
-        let why = "name the chain: --database URL, or --network URL and --canister ID";
+    let Some(url) = database else {
+        let why = "name the chain: --database URL, or --network NETWORK and --canister ID";
         return Err(Exit::error(WRONG_LINE, why));
     };
     secure::ensure_allowed(&url, args.insecure_database)?;

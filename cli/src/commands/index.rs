@@ -79,7 +79,7 @@ impl IndexArgs {
 /// As [`copy`]; when the network cannot be used.
 pub fn command(args: &IndexArgs) -> Result<()> {
     args.database.check()?;
-    let client = args.network.connect_for("index")?;
+    let client = args.network.connect()?;
     let transport = client.transport();
     let (canister, network) = (transport.canister().to_string(), transport.url().into());
     let origin = Origin { canister, network, payload: args.database.payload };

@@ -3,11 +3,14 @@
 pub mod archive;
 pub mod blob_worker;
 pub mod check_proof;
+pub mod completions;
 pub mod get;
 pub mod index;
 pub mod ingest;
+pub mod policy;
 pub mod prove;
 pub mod serve;
+pub mod status;
 pub mod verify;
 
 use crate::size;
@@ -16,14 +19,17 @@ use crate::terminal::{self, LogFormat};
 use blob_worker::BlobWorkerArgs;
 use check_proof::CheckProofArgs;
 use clap::{Parser, Subcommand};
+use completions::CompletionsArgs;
 use get::GetArgs;
 use index::IndexArgs;
 use ingest::IngestArgs;
+use policy::PolicyArgs;
 use prove::ProveArgs;
 use serve::ServeArgs;
+use status::StatusArgs;
 use verify::VerifyArgs;
 
-/// Operate a Coppice canister: feed blocks, copy its chain, look things up, prove blocks, show its dashboard, delete its external blobs
+/// Operate a Coppice canister: feed blocks, copy its chain, look things up, prove blocks, see how it is, delete its external blobs
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -52,10 +58,16 @@ pub enum Command {
     Prove(ProveArgs),
     /// Check a proof of `prove`, without a database and a network, and print the block's header
     CheckProof(CheckProofArgs),
+    /// Print how a canister is: what is wrong, since when, and what to do
+    Status(StatusArgs),
+    /// Show the pruning policy, or change it after showing what the change does
+    Policy(Box<PolicyArgs>),
     /// Show a canister's dashboard in a browser
     Serve(ServeArgs),
     /// Delete the external blobs that the canister's deletion queue hands out, from S3 or a file system
     BlobWorker(Box<BlobWorkerArgs>),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
 }
 
 /// Runs the command. Results go to stdout, everything else to stderr.
@@ -72,8 +84,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Verify(args) => verify::command(&args),
         Command::Prove(args) => prove::command(&args),
         Command::CheckProof(args) => check_proof::command(&args),
+        Command::Status(args) => status::command(&args),
+        Command::Policy(args) => policy::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::BlobWorker(args) => blob_worker::command(&args),
+        Command::Completions(args) => completions::command(&args),
     }
 }
 

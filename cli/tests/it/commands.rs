@@ -10,15 +10,17 @@ fn coppice(args: &[&str]) -> Output {
 
 #[test]
 fn command_without_a_network_reports_it_in_one_sentence() {
-    let (lab, blob_worker) = ("; coppice-lab COMMAND runs a canister in its own process", "");
+    let (lab, none) = ("; coppice-lab COMMAND runs a canister in its own process", "");
     for (command, options, hint) in [
-        ("index", &["--no-ack"][..], lab),
+        ("index", &["--no-ack"][..], none),
+        ("status", &[], none),
+        ("policy", &[], none),
         ("ingest", &["--blk", "no-such-file"], lab),
         ("serve", &[], lab),
-        ("blob-worker", &["--store", "tx/tx=file:///"], blob_worker),
+        ("blob-worker", &["--store", "tx/tx=file:///"], none),
     ] {
-        let expected =
-            format!("name the canister with --network URL and --canister ID{hint}").replace("COMMAND", command);
+        let named = "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
+        let expected = format!("{named}{hint}").replace("COMMAND", command);
         let output = coppice(&[&[command], options].concat());
         assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{command}");
         assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("error: {expected}\n"));
@@ -100,7 +102,7 @@ fn get_without_a_chain_or_with_a_wrong_argument_ends_with_one_sentence() {
     let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
     let zeros = "0".repeat(62);
     for (args, environment, code, part) in [
-        (&["7"][..], None, 2, "name the chain: --database URL, or --network URL and --canister ID"),
+        (&["7"][..], None, 2, "name the chain: --database URL, or --network NETWORK and --canister ID"),
         (&["0x7", "--database", &missing], None, 2, "two for each byte"),
         (&[&zeros, "--as", "transaction"], None, 2, "64 hexadecimal digits"),
         (&["99999999999999999999", "--database", &missing], None, 2, "--as key"),

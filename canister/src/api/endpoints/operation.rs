@@ -2,6 +2,7 @@
 
 use crate::logs;
 use crate::operation::{self, daemon, storage};
+use crate::platform;
 use crate::state::{mutate, read};
 use coppice_interface::*;
 
@@ -51,7 +52,7 @@ pub fn list_uploads() -> OpenUploads {
 }
 
 pub fn health() -> Health {
-    read(operation::health::health)
+    read(|state| operation::health::health(state, platform::caller()))
 }
 
 pub fn get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage {

@@ -3,6 +3,7 @@
 use super::answer::{Answer, Parameters};
 use crate::logs;
 use crate::state::State;
+use candid::Principal;
 use coppice_interface::{LogEntry, LogPriority};
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ const MAX_LINES: usize = 1_900_000;
 
 /// Responds to `/health`: status 200 if the canister is healthy, else 503.
 pub fn health(state: &State) -> Answer {
-    let health = crate::operation::health::health(state);
+    let health = crate::operation::health::health(state, Principal::anonymous());
     Answer::json(if health.healthy { 200 } else { 503 }, format!("{}\n", json!(health)))
 }
 

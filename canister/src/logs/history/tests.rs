@@ -122,19 +122,21 @@ fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem()
     assert_eq!(since(ProblemCode::CyclesLow), None);
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 600);
-    // A query before the first sample gets its own time as the start time.
-    let first = read(crate::operation::health::health);
-    assert_eq!((first.problems[0].known(), first.problems[0].since_ns), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
+    // No message has noticed it yet.
+    let seen = |state: &state::State| crate::operation::health::health(state, candid::Principal::anonymous());
+    let first = read(seen);
+    assert_eq!((first.problems[0].known(), first.problems[0].since_ns), (Some(ProblemCode::CyclesLow), None));
+    assert_eq!(first.looked_at_ns, Some((T + 60) * NS));
     mutate(sampling::note);
     at(T + 6_000);
     state::upgrade(None).unwrap();
     mutate(sampling::note);
     assert_eq!(since(ProblemCode::CyclesLow), Some((T + 600) * NS));
-    assert_eq!(read(crate::operation::health::health).problems[0].since_ns, (T + 600) * NS);
+    assert_eq!(read(seen).problems[0].since_ns, Some((T + 600) * NS));
     native::with(|world| world.liquid_cycles = u128::MAX);
     at(T + 6_060);
     mutate(sampling::note);
-    let worst = read(crate::operation::health::health).problems.first().map(|problem| problem.severity);
+    let worst = read(seen).problems.first().map(|problem| problem.severity);
     assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(coppice_interface::Severity::Notice)));
 }
 

@@ -12,16 +12,31 @@ const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings; pr
      outside the canister, set it to 0.";
 
 /// Remedy if a cap of UTXO records is near or reached.
-const RECORDS_ACTION: &str = "Check which principal creates so many: if a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO \
+pub const RECORDS_ACTION: &str = "Check which principal creates so many: if a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO \
      settings, or prune records and delete external blobs: new ones reuse their memory.";
 
-/// Settings with a value that the operator chooses.
-const PAGES: Command = call("set_config", "(record { max_stable_pages = opt … })");
-const EXTERNAL_BYTES: Command = call("set_config", "(record { utxo = opt record { max_external_bytes = opt … } })");
-const UTXO_BYTES: Command = call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })");
+/// Larger settings.
+pub const PAGES: Command = call("set_config", "(record { max_stable_pages = opt #max_stable_pages# })");
+const EXTERNAL_BYTES: Command =
+    call("set_config", "(record { utxo = opt record { max_external_bytes = opt #max_external_bytes# } })");
+/// A larger cap of records, with the pages that it needs besides.
+pub const UTXO_BYTES: Command = call(
+    "set_config",
+    "(record { max_stable_pages = opt #pages_for_records#; utxo = opt record { max_utxo_bytes = opt #max_utxo_bytes# } })",
+);
+/// A step of several remedies.
+const ACKNOWLEDGE: Command = call("acknowledge_faults", "(#faults#)");
 /// The error lines of the log.
 const ERRORS: Command = Command::Query("get_logs", "(opt variant { Error }, null, 100)");
 const PRUNER_STATUS: Command = Command::Query("utxo_get_pruner_status", "()");
+
+/// Empties the chain.
+const RESET: Command = call("reset_chain", "(record { head_hash = blob \"#head_hash#\"; drop_unexported = false })");
+/// Drops the upload of a block.
+pub const ABORT: Command = call("abort_block", "(#upload#)");
+/// Registers an exporter with the identity `indexer` of icp-cli.
+pub const REGISTER: Command =
+    call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal #principal of indexer# })");
 
 const fn call(method: &'static str, argument: &'static str) -> Command {
     Command::Call(method, std::borrow::Cow::Borrowed(argument))
@@ -30,8 +45,32 @@ const fn call(method: &'static str, argument: &'static str) -> Command {
 /// Returns the severity of a problem, and the remedy for findings without a specific one.
 pub fn advice(code: ProblemCode) -> (Severity, Action) {
     let (severity, text, command) = entry(code);
-    (severity, Action::new(text, command))
+    let action = Action::new(text, command);
+    let action = match second(code) {
+        Some((text, command)) => action.then(text, command),
+        None => action,
+    };
+    (severity, action)
 }
+
+/// Returns the second step of a remedy.
+fn second(code: ProblemCode) -> Option<(&'static str, Command)> {
+    use ProblemCode as Code;
+    let step = match code {
+        Code::TimersStopped => ("Then send an update, which starts the timers.", call("acknowledge_faults", "(0)")),
+        Code::ReservationLimit => RESERVED,
+        Code::Damaged | Code::NotRestored => ("Then acknowledge the faults.", ACKNOWLEDGE),
+        Code::WorkSkipped => ("After an upgrade to a module without the fault, retry the work.", ACKNOWLEDGE),
+        _ => return None,
+    };
+    Some(step)
+}
+
+/// The second step for a `reserved_cycles_limit` that the platform has.
+pub const RESERVED: (&str, Command) = (
+    "Then tell the canister the limit.",
+    call("set_config", "(record { reserved_cycles_limit = opt #reserved_cycles_limit# })"),
+);
 
 fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
     use ProblemCode as Code;
@@ -56,12 +95,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::CapacityExhausted => (
             Critical,
             "Remove the cause that holds pruning back, or raise target_bytes.",
-            call("set_prune_policy", "(record { target_bytes = opt … })"),
+            call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
         ),
         Code::FloorHolds => (
             Warning,
             "Raise target_bytes at least to the value in the message.",
-            call("set_prune_policy", "(record { target_bytes = opt … })"),
+            call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
         ),
         Code::CyclesLow => (Critical, "Top the canister up, above min_liquid_cycles.", Command::TopUp),
         Code::FeedingRefused => (
@@ -71,7 +110,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::TimersStopped => (
             Critical,
-            "Top the canister up; then call any update with a role, which starts the timers again.",
+            "Top the canister up.",
             Command::TopUp,
         ),
         Code::UpgradeUnpaid => (Warning, "Top the canister up before you upgrade it.", Command::TopUp),
@@ -86,28 +125,27 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         }
         Code::ReservationLimit => (
             Critical,
-            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; or keep less before memory grows.",
-            Command::Setting("--reserved-cycles-limit …t"),
+            "Raise reserved_cycles_limit of the canister on the platform; or keep less before memory grows.",
+            Command::ReservedLimit,
         ),
         Code::MemoryNearCap => (Warning, CAP_ACTION, PAGES),
         Code::MemoryAtCap => (Critical, CAP_ACTION, PAGES),
         Code::Damaged => (
             Critical,
-            "Read the log (get_logs), which names each fault; feed lost data again if needed; then acknowledge the `faults` of \
-             get_prune_status.",
-            call("acknowledge_faults", "(…)"),
+            "Read the log, which names each fault; feed lost data again if needed.",
+            ERRORS,
         ),
         Code::DamageAcknowledged => {
             (Notice, "Nothing: an operator has acknowledged the damage. The log names each fault.", ERRORS)
         }
         Code::HeadUnreadable => (
             Critical,
-            "Roll back to the number below the head's, and append the head again; if it is the only block, append the next one.",
-            call("rollback_to", "(…, null)"),
+            "The head is the only block: append the next one; if that is refused as Conflict, empty the chain as an admin.",
+            RESET,
         ),
         Code::WorkSkipped => (
             Critical,
-            "Read the log; after an upgrade to a module without the fault, acknowledge_faults retries the work.",
+            "Read the log, which names the trap.",
             ERRORS,
         ),
         Code::RecordsSkipped => (
@@ -117,8 +155,9 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::UnminedSetAside => (
             Notice,
-            "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record.",
-            call("utxo_set_aside", "(…, false)"),
+            "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record \
+             (utxo_set_aside).",
+            PRUNER_STATUS,
         ),
         Code::PreservationBlocked => (
             Critical,
@@ -133,14 +172,14 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::HeightsAhead => (
             Warning,
             "Check which principal notified which height: if a key was stolen, revoke_role; then set the chain's height as reported by a node \
-             that you trust. A replay of older blocks needs no action.",
-            call("utxo_set_heights", "(record { current = …; persisted = null; processed = … })"),
+             that you trust (utxo_set_heights). A replay of older blocks needs no action.",
+            PRUNER_STATUS,
         ),
         Code::HeightsRefused => (
             Warning,
             "If the chain grows faster, raise heights_per_day; after an outage, utxo_set_heights; if the height is wrong, check which principal notified \
              it: if a key was stolen, revoke_role.",
-            call("utxo_set_pruner_settings", "(record { heights_per_day = opt … })"),
+            call("utxo_set_pruner_settings", "(record { heights_per_day = opt #heights_per_day# })"),
         ),
         Code::HeightsUnlimited => (
             Notice,
@@ -163,16 +202,22 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             Critical,
             "Make room: prune blocks, raise max_stable_pages, max_utxo_bytes or max_external_bytes, or top the canister up; ticks then go on. If there is none, an \
              admin empties the chain, which ends the rollback.",
-            call("reset_chain", "(record { head_hash = blob \"…\"; drop_unexported = false })"),
+            RESET,
         ),
-        Code::NotRestored => (Warning, "Apply the new branch; then acknowledge.", call("acknowledge_faults", "(…)")),
+        Code::NotRestored => (
+            Warning,
+            "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again.",
+            Command::Query("get_storage_status", "(null)"),
+        ),
         Code::CountedAsPruned => {
-            (Notice, "Nothing, if these blocks were fed before.", call("acknowledge_faults", "(…)"))
+            let text = "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then \
+                        acknowledge.";
+            (Notice, text, ACKNOWLEDGE)
         }
         Code::UploadOpen => (
             Notice,
             "The producer commits the upload; an operator may drop it, and it expires by itself.",
-            call("abort_block", "(…)"),
+            ABORT,
         ),
         Code::HeadStale => (
             Warning,
@@ -208,14 +253,14 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::BlobLeasesIdle => (
             Warning,
             "Check the worker: if it is gone, or its key was stolen, end its leases or revoke_role; then its rows wait again.",
-            call("end_blob_deletion_leases", "(principal \"…\")"),
+            call("end_blob_deletion_leases", "(principal \"#idle_worker#\")"),
         ),
         Code::ExternalNearFull => (Warning, EXTERNAL_ACTION, EXTERNAL_BYTES),
         Code::ExternalFull => (Critical, EXTERNAL_ACTION, EXTERNAL_BYTES),
         Code::ExporterKeyless => (
             Warning,
             "As an admin, give the exporter a new principal under the same name, or remove_exporter if it is gone for good.",
-            call("register_exporter", "(record { name = \"…\"; \"principal\" = principal \"…\" })"),
+            Command::Query("get_export_status", "()"),
         ),
         Code::StrayMemory => (
             Notice,
@@ -230,7 +275,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::RecordsNearFull => (Warning, RECORDS_ACTION, UTXO_BYTES),
         Code::RecordsFull => (Critical, RECORDS_ACTION, UTXO_BYTES),
         Code::UploadStuck => {
-            (Critical, "Continue the upload with its producer, or drop it as an operator.", call("abort_block", "(…)"))
+            (Critical, "Continue the upload with its producer, or drop it as an operator.", ABORT)
         }
         Code::TransactionUploadStuck => (
             Warning,
@@ -241,12 +286,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::NoProducer => (
             Notice,
             "Grant the role BlockProducer to the feeder of blocks, or UtxoFeeder to the feeder of UTXO records.",
-            call("grant_role", "(record { \"principal\" = principal \"…\"; role = variant { BlockProducer } })"),
+            call("grant_role", "(record { \"principal\" = principal #principal of sequencer#; role = variant { BlockProducer } })"),
         ),
         Code::NoExporter => (
             Notice,
             "Register an exporter before a policy prunes blocks; if nothing needs to be copied, set_config with set_up_as_meant = opt true.",
-            call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
+            REGISTER,
         ),
         Code::NoPolicy => (
             Notice,

@@ -153,11 +153,7 @@ pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
         )
     };
     if *faults > *seen || lost_new > 0 {
-        let action = Action::new(
-            "Read the log (get_logs), which names each fault; feed lost data again if needed; then acknowledge the faults.",
-            Command::call("acknowledge_faults", format!("({faults})")),
-        );
-        found.push(finding(ProblemCode::Damaged, worded(faults - seen, lost_new)).with_action(action));
+        found.push(finding(ProblemCode::Damaged, worded(faults - seen, lost_new)));
     } else if *faults > 0 || lost > 0 {
         found.push(finding(ProblemCode::DamageAcknowledged, worded(*faults, lost)));
     }

@@ -5,12 +5,29 @@ use crate::memory;
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
 use crate::state::records::FED;
-use coppice_interface::{ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
+use coppice_interface::{CyclesStatus, ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
 use coppice_storage::{GrowError, WASM_PAGE};
 
 /// Pages of memory that must be affordable in advance: 64 MiB, or an eighth of a small canister's cap.
 pub(super) fn ahead(max_stable_pages: u64) -> u64 {
     (max_stable_pages / 8).min(1_024)
+}
+
+/// Returns the liquid cycles with which no work is refused or paused: for feeding, pruning, timers and an upgrade.
+pub fn wanted(state: &State) -> u128 {
+    let least = [cycles::feed_min(), state.config.min_liquid_cycles, cycles::timers_need()];
+    least.into_iter().fold(of_nodes(state, UPGRADE_RESERVE), u128::max)
+}
+
+/// Returns the cycles, for callers that may know them.
+pub(super) fn status(state: &State) -> CyclesStatus {
+    let liquid = cycles::between_messages();
+    CyclesStatus { liquid, missing: wanted(state).saturating_sub(liquid) }
+}
+
+/// Returns cycles of 13 nodes in proportion to the subnet's.
+fn of_nodes(state: &State, cycles: u128) -> u128 {
+    cycles * u128::from(state.config.nodes) / 13
 }
 
 /// Adds findings about cycles: too few for pruning, feeding, an upgrade, timers or memory growth.
@@ -30,9 +47,8 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         let message = format!("liquid cycles are below feed_min_liquid_cycles: {FED} are refused");
         found.push(finding(ProblemCode::FeedingRefused, message));
     }
-    let of_nodes = |cycles: u128| cycles * u128::from(state.config.nodes) / 13;
-    if liquid < of_nodes(UPGRADE_RESERVE) {
-        let [reserve, needed] = [UPGRADE_RESERVE, UPGRADE_CYCLES].map(|cycles| of_nodes(cycles) / 1_000_000_000);
+    if liquid < of_nodes(state, UPGRADE_RESERVE) {
+        let [reserve, needed] = [UPGRADE_RESERVE, UPGRADE_CYCLES].map(|cycles| of_nodes(state, cycles) / 1_000_000_000);
         let message = format!(
             "liquid cycles are below {reserve} G: the platform refuses an upgrade when they are below {needed} G"
         );

@@ -1,8 +1,8 @@
 //! Findings about the chain's head and about open uploads.
 
 use super::action::{Action, Command};
+use super::advice::ABORT;
 use super::finding::{Finding, finding};
-use super::sentences::abort_block;
 use crate::logs::history::Since;
 use crate::platform;
 use crate::state::State;
@@ -40,8 +40,7 @@ pub(super) fn open_upload(state: &State) -> Option<Finding> {
         progress.missing,
         many(progress.chunks.into(), "chunk")
     );
-    let text = "The producer commits the upload; an operator may drop it, and it expires by itself.";
-    Some(finding(ProblemCode::UploadOpen, message).with_action(abort_block(number, text)))
+    Some(finding(ProblemCode::UploadOpen, message))
 }
 
 /// Returns a finding if the head is older than `max_head_age_secs`.
@@ -65,9 +64,8 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
     let open = state.chain.upload_progress();
     let (number, missing) = open.map_or((0, 0), |open| (open.number, open.progress.missing));
     if is_long(touched) {
-        let action = abort_block(number, "Continue the upload with its producer, or drop it as an operator.");
         let message = idle(state, touched, &format!("the upload of block {number}"));
-        return Some(finding(ProblemCode::UploadStuck, message).since_secs(Some(touched)).with_action(action));
+        return Some(finding(ProblemCode::UploadStuck, message).since_secs(Some(touched)));
     }
     // Successive uploads that append blocks are not a problem, so the time counts from the last append.
     let now = platform::time_secs();
@@ -81,7 +79,7 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
     );
     let text = "If its missing chunks (list_uploads) do not decrease, drop it as an operator, and check its producer.";
     let found = finding(ProblemCode::UploadStuck, message).since_secs(Some(open));
-    is_long(open).then(|| found.with_action(abort_block(number, text)))
+    is_long(open).then(|| found.with_action(Action::new(text, ABORT)))
 }
 
 /// Returns whether an upload whose last call came at `touched`, in Unix seconds, has not expired.

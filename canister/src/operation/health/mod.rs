@@ -6,6 +6,7 @@
 mod action;
 mod advice;
 pub(crate) mod blocks;
+mod causes;
 mod cycles;
 mod finding;
 mod head;
@@ -16,14 +17,18 @@ mod records;
 #[cfg(feature = "records")]
 pub(crate) mod records;
 mod sentences;
+mod values;
 
-use crate::platform;
+use crate::platform::{self, cycles as liquid};
 use crate::state::State;
 use crate::state::records::FED;
 use advice::advice;
+use candid::Principal;
+use coppice_chain::Admission;
 use coppice_chain::pruning::Due;
+use coppice_interface::access::AUDITORS;
 use coppice_interface::text::duration;
-use coppice_interface::{Health, Problem, ProblemCode, Severity};
+use coppice_interface::{AppendError, Health, Problem, ProblemCode, Severity};
 use coppice_storage::NS;
 pub use finding::{Finding, finding};
 pub use head::appended_at;
@@ -84,32 +89,59 @@ fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
     all.into_iter().filter(|(_, is_so, _)| *is_so).map(|(code, _, message)| finding(code, message))
 }
 
-/// Returns the findings that have lasted long enough, worst first, with their severity and start time in Unix nanoseconds.
-pub fn raised(state: &State) -> Vec<(Severity, u64, Finding)> {
+/// A problem: its severity, its start time in Unix nanoseconds if it is known, and the finding.
+type Raised = (Severity, Option<u64>, Finding);
+
+/// Returns the findings that have lasted long enough, as [`causes::order`] sorts them.
+pub fn raised(state: &State) -> Vec<Raised> {
     let now = platform::time_ns();
     let has_lasted = |found: Finding| {
-        let since = found.since.or_else(|| state.history.since.of(found.code)).unwrap_or(now).min(now);
-        let has_lasted = found.patience_secs == 0 || now - since > found.patience_secs.saturating_mul(NS);
+        let since = found.since.or_else(|| state.history.since.of(found.code)).map(|since| since.min(now));
+        let has_lasted =
+            found.patience_secs == 0 || now - since.unwrap_or(now) > found.patience_secs.saturating_mul(NS);
         has_lasted.then(|| (advice(found.code).0, since, found))
     };
-    let mut raised: Vec<_> = findings(state, state.due().as_ref(), true).into_iter().filter_map(has_lasted).collect();
-    raised.sort_by_key(|(severity, _, found)| (*severity, found.code));
+    let mut raised = findings(state, state.due().as_ref(), true).into_iter().filter_map(has_lasted).collect();
+    causes::order(&mut raised);
     raised
 }
 
-/// Returns the health report: each problem with its remedy.
-pub fn health(state: &State) -> Health {
-    let problem = |(severity, since, Finding { code, message, action, .. })| {
-        let action = action.map_or_else(|| advice(code).1, |action| *action).say();
-        Problem { code: code.to_string(), severity, message, since_ns: since, action }
+/// Returns the health report: each problem with its remedy. `caller` may know the balance only with a role that reads the log.
+pub fn health(state: &State, caller: Principal) -> Health {
+    let may_know = AUDITORS.iter().any(|&role| state.roles.has(caller, role));
+    let cycles = may_know.then(|| cycles::status(state));
+    let problem = |(severity, since_ns, Finding { code, message, action, .. })| {
+        let action = action.map_or_else(|| advice(code).1, |action| *action).say(state, cycles);
+        Problem { code: code.to_string(), severity, message, since_ns, action }
     };
     let problems: Vec<Problem> = raised(state).into_iter().map(problem).collect();
     Health {
         healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
         problems,
+        appends_refused: appends_refused(state),
+        cycles,
         version: env!("CARGO_PKG_VERSION").into(),
         time_ns: platform::time_ns(),
+        looked_at_ns: Some(state.clock.sampled_secs * NS).filter(|&at| at > 0),
     }
+}
+
+/// Returns the reason why the next block would be refused.
+fn appends_refused(state: &State) -> Option<String> {
+    // A query knows no message that compared the cycles.
+    let missing = liquid::feed_missing();
+    let admission = Admission { missing_cycles: missing, ..state.admission() };
+    let refused = match state.chain.check_next(&admission).err()? {
+        AppendError::CapacityExhausted { held_by } => {
+            format!("emergency water is reached; held by {}", holder(&held_by))
+        }
+        AppendError::UploadOpen(_) => {
+            let number = state.chain.upload_progress().map_or(0, |open| open.number);
+            format!("the upload of block {number} is open until it is done or dropped")
+        }
+        error => error.to_string(),
+    };
+    Some(refused)
 }
 
 #[cfg(test)]

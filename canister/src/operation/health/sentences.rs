@@ -1,6 +1,7 @@
 //! Sentences and remedies for the holders of pruning and for refusals.
 
 use super::action::{Action, Command};
+use super::advice::REGISTER;
 use coppice_interface::HeldBy;
 
 /// Returns the holder of pruning as words.
@@ -22,16 +23,14 @@ pub fn holder(held_by: &HeldBy) -> String {
 pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     let action = match held_by {
         HeldBy::Exporter(name) => Action::new(
-            format!(
-                "Start or repair exporter {name}, which must acknowledge the due blocks. If it is gone for good, an admin calls \
-                 remove_exporter, and blocks that it has not copied are lost."
-            ),
+            format!("Start or repair exporter {name}, which must acknowledge the due blocks."),
             Command::Query("get_export_status", "()"),
-        ),
+        )
+        .then("If it is gone for good, remove it as an admin: blocks that it has not copied are lost.", remove(name)),
         HeldBy::KeylessExporter(name) => another_key(name),
         HeldBy::NoExporter => Action::new(
             "Register an exporter; if nothing needs to be copied, set_config with require_export = opt false.",
-            Command::call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
+            REGISTER,
         ),
         HeldBy::Disabled => Action::new(
             "Switch pruning on.",
@@ -54,18 +53,16 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     Some(action)
 }
 
-/// Returns the remedy for an exporter without a key.
+/// Returns the remedy for an exporter without a key. The new key is that of the identity `indexer` of icp-cli.
 pub fn another_key(name: &str) -> Action {
+    let argument = format!("(record {{ name = \"{name}\"; \"principal\" = principal #principal of indexer# }})");
     Action::new(
-        format!("As an admin, give exporter {name} a new principal, or remove_exporter if it is gone for good."),
-        Command::call(
-            "register_exporter",
-            format!("(record {{ name = \"{name}\"; \"principal\" = principal \"…\" }})"),
-        ),
+        format!("As an admin, give exporter {name} a new principal."),
+        Command::call("register_exporter", argument),
     )
+    .then("If it is gone for good, remove it: blocks that it has not copied are lost.", remove(name))
 }
 
-/// Returns a remedy for an upload: this sentence, and the command that drops the upload.
-pub fn abort_block(number: u64, text: &'static str) -> Action {
-    Action::new(text, Command::call("abort_block", format!("({number})")))
+fn remove(name: &str) -> Command {
+    Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})"))
 }

@@ -4,35 +4,38 @@ use crate::memory;
 use crate::operation::daemon;
 use coppice_chain::pruning::policy;
 use coppice_chain::testing::pruning::{self, World};
-use coppice_interface::{HeldBy, PruneBacklog, PrunePolicyArg, PruneStatus, UtxoPrunerPhase};
+use coppice_interface::{HeldBy, PruneBacklog, PrunePolicyArg, PruneStatus, UPGRADE_RESERVE, UtxoPrunerPhase};
 use coppice_records::pruning::Stored;
 use coppice_records::utxo::Cursor;
 
-#[test]
-fn every_code_has_a_severity_and_a_remedy() {
-    for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
-        assert_eq!(code as usize, at);
-        let (_, action) = advice(code);
-        let action = action.say();
-        assert!(action.ends_with("`.") && action.len() > 60, "{code:?}: {action}");
-        assert_eq!(code.to_string(), format!("{code:?}"));
-    }
+/// The health that a caller without a role sees.
+fn seen(state: &State) -> Health {
+    health(state, Principal::anonymous())
 }
 
-/// Returns the commands between backticks, with example values in place of `…`.
+/// Installs a canister without any setup.
+fn new() {
+    platform::native::reset();
+    memory::forget();
+    crate::logs::forget();
+    crate::state::init(&coppice_interface::InitArg::default()).unwrap();
+}
+
+/// Returns the commands between backticks, with a principal in place of that of an identity.
 fn typed(action: &str) -> Vec<String> {
     let parts = action.split('`').skip(1).step_by(2).filter(|part| part.starts_with("icp "));
-    parts
-        .map(|part| {
-            part.replace("principal \"…\"", "principal \"aaaaa-aa\"").replace("\"…\"", "\"a\"").replace('…', "1")
-        })
-        .collect()
+    let principal = |part: &str| match part.split_once("'\"$(icp identity principal --identity ") {
+        Some((before, after)) => format!("{before}aaaaa-aa{}", after.split_once(")\"'").unwrap().1),
+        None => part.to_string(),
+    };
+    parts.map(principal).collect()
 }
 
-/// Each command is a valid icp-cli command for this canister; each call names a method of the interface, with a valid argument.
+/// Each command is a valid icp-cli command for this canister without a gap; each call names a method of the interface, with a valid argument.
 #[test]
-fn every_code_has_a_valid_command() {
+fn every_code_has_a_severity_and_commands_that_run_as_printed() {
     use candid_parser::utils::CandidSource;
+    new();
     let did = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
     let (env, actor) = CandidSource::File(&did).load().unwrap();
     let actor = actor.unwrap();
@@ -48,31 +51,91 @@ fn every_code_has_a_valid_command() {
         HeldBy::LowCycles,
     ];
     let of_cases = of_cases.iter().map(|held_by| remedy_of_holder(held_by).unwrap());
+    let blocked = ["LowCycles", "ReservedCyclesLimit", "RecordsFull", "OutOfSpace"];
+    let of_blocked = blocked.iter().map(|code| records::remedy(code, 7).unwrap());
     let of_codes = ProblemCode::ALL.into_iter().map(|code| advice(code).1);
+    let known = Some(coppice_interface::CyclesStatus { liquid: 1, missing: 1_234_567_890_123 });
     let mut calls = 0;
-    for action in of_codes.chain(of_cases) {
-        let action = action.say();
-        let [command] = &typed(&action)[..] else { panic!("{action}") };
-        assert!(command.contains(&id) && command.contains(" -n ic "), "{command}");
-        let Some(call) = command.strip_prefix("icp canister call ") else {
-            assert!(
-                ["icp canister top-up ", "icp canister settings update ", "icp canister install "]
-                    .iter()
-                    .any(|begin| command.starts_with(begin)),
-                "{command}"
-            );
-            continue;
-        };
-        let (_, call) = call.split_once(&format!("{id} ")).unwrap();
-        let (method, argument) = call.split_once(' ').unwrap();
-        let function = env.get_method(&actor, method).unwrap_or_else(|error| panic!("{command}: {error}"));
-        let parsed = candid_parser::parse_idl_args(argument.trim_matches('\''))
-            .unwrap_or_else(|error| panic!("{command}: {error}"));
-        parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{command}: {error}"));
-        assert_eq!(command.contains("--query"), function.is_query(), "{command}");
-        calls += 1;
+    for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
+        assert_eq!((code as usize, code.to_string()), (at, format!("{code:?}")));
     }
-    assert!(calls > 30, "{calls}");
+    for action in of_codes.chain(of_cases).chain(of_blocked) {
+        let action = crate::state::read(|state| [None, known].map(|cycles| action.say(state, cycles)));
+        assert!(action.iter().all(|action| action.ends_with("`.") && action.len() > 60), "{action:?}");
+        let commands = action.iter().flat_map(|action| typed(action)).collect::<Vec<_>>();
+        assert!(commands.len() > 1, "{action:?}");
+        for command in commands {
+            assert!(command.contains(&id) && command.contains(" -n ic ") && !command.contains(['…', '#']), "{command}");
+            let Some(call) = command.strip_prefix("icp canister call ") else {
+                let begins = ["top-up ", "settings update ", "install ", "status "];
+                assert!(begins.iter().any(|begin| command.starts_with(&format!("icp canister {begin}"))), "{command}");
+                continue;
+            };
+            let (_, call) = call.split_once(&format!("{id} ")).unwrap();
+            let (method, argument) = call.split_once(' ').unwrap();
+            let function = env.get_method(&actor, method).unwrap_or_else(|error| panic!("{command}: {error}"));
+            let argument = argument.strip_prefix('\'').and_then(|argument| argument.strip_suffix('\'')).expect(&command);
+            let parsed =
+                candid_parser::parse_idl_args(argument).unwrap_or_else(|error| panic!("{command}: {error}"));
+            parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert_eq!(command.contains("--query"), function.is_query(), "{command}");
+            calls += 1;
+        }
+    }
+    assert!(calls > 60, "{calls}");
+}
+
+#[test]
+fn missing_cycles_are_named_to_those_who_may_know_them() {
+    use crate::platform::native;
+    use coppice_interface::{Grant, Role};
+    new();
+    let observer = Principal::from_slice(&[7]);
+    crate::state::mutate(|state| state.grant_role(Grant { principal: observer, role: Role::Observer })).unwrap();
+    native::with(|world| world.liquid_cycles = 100_000_000_000);
+    let of = |caller| {
+        let health = crate::state::read(|state| health(state, caller));
+        assert_eq!(health.problems[0].code, ProblemCode::CyclesLow);
+        (health.cycles, health.problems[0].action.clone())
+    };
+    let (cycles, action) = of(observer);
+    let wanted = crate::state::read(cycles::wanted);
+    assert!(wanted > UPGRADE_RESERVE && wanted < 2 * UPGRADE_RESERVE, "{wanted}");
+    let missing = wanted - 100_000_000_000;
+    assert_eq!(cycles, Some(coppice_interface::CyclesStatus { liquid: 100_000_000_000, missing }));
+    let named = format!("{}.{:03} T cycles are missing.", missing / 1_000_000_000_000, missing / 1_000_000_000 % 1_000);
+    assert!(action.contains(&named) && action.contains(" --amount 1t "), "{action}");
+    let (cycles, action) = of(Principal::anonymous());
+    assert!(cycles.is_none() && action.contains("`icp canister status -n ic "), "{action}");
+    assert!(!action.contains("missing") && action.contains(" --amount 1t "), "{action}");
+}
+
+#[test]
+fn refusal_of_the_next_block_is_named_with_its_reason() {
+    use crate::platform::native;
+    use crate::state;
+    new();
+    let refused = || state::read(seen).appends_refused;
+    assert_eq!(refused(), None);
+    native::with(|world| world.liquid_cycles = 100_000_000_000);
+    assert_eq!(refused().as_deref(), Some("cycles are missing: top up the canister"));
+    native::with(|world| world.liquid_cycles = u128::MAX);
+    assert_eq!(refused(), None);
+    let begin = coppice_interface::BeginBlock {
+        number: 5,
+        hash: [1; 32].into(),
+        parent_hash: [0; 32].into(),
+        timestamp_secs: 1,
+        lengths: [100, 0, 0].into(),
+        sha256: [(); 3].map(|()| serde_bytes::ByteBuf::from([0; 32])).into(),
+        chunk_size: 100,
+    };
+    let now = platform::time_secs();
+    state::mutate(|state| {
+        let admission = state.admission();
+        state.chain.begin(&mut state.blobs, &begin, platform::caller(), &admission, now).unwrap();
+    });
+    assert_eq!(refused().as_deref(), Some("the upload of block 5 is open until it is done or dropped"));
 }
 
 #[test]
@@ -80,14 +143,14 @@ fn roles_and_set_up_as_meant_clear_the_setup_findings() {
     use crate::state;
     use candid::Principal;
     use coppice_interface::{ConfigChange, Grant, InitArg, Role};
-    let codes = || state::read(health).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
+    let codes = || state::read(seen).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
     let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
     for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
         platform::native::reset();
         memory::forget();
         crate::logs::forget();
         state::init(&InitArg::default()).unwrap();
-        assert_eq!((codes(), state::read(health).healthy), (all.to_vec(), true));
+        assert_eq!((codes(), state::read(seen).healthy), (all.to_vec(), true));
         state::mutate(|state| {
             state.grant_role(Grant { principal: Principal::from_slice(&[7]), role: Role::BlobWorker })
         })
@@ -114,15 +177,15 @@ fn roles_and_set_up_as_meant_clear_the_setup_findings() {
 
 #[test]
 fn severity_of_every_code_matches_the_manual() {
-    let manual = include_str!("../../../../docs/operations/monitoring.md");
-    let row = |line: &str| {
-        let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
-        let severity = rest.split(" | ").next().filter(|word| ["critical", "warning", "notice"].contains(word))?;
+    let manual = include_str!("../../../../docs/operations/alerts.md");
+    let heading = |line: &str| {
+        let (code, severity) = line.strip_prefix("### `")?.split_once("`: ")?;
         Some((code.to_string(), severity.to_string()))
     };
-    let mut said: Vec<(String, String)> = manual.lines().filter_map(row).collect();
+    let mut said: Vec<(String, String)> = manual.lines().filter_map(heading).collect();
     let is = |code: ProblemCode| (format!("{code:?}"), format!("{:?}", advice(code).0).to_lowercase());
     let mut all = ProblemCode::ALL.map(is);
+    said.retain(|(code, _)| !code.starts_with("Coppice"));
     said.sort();
     all.sort();
     assert_eq!(said, all);
@@ -151,7 +214,7 @@ fn low_cycles_are_reported_as_the_daemon_sees_them() {
     let a_call = native::with(|world| world.timer_call_cycles);
     let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
         native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
-        let problems = state::read(health).problems;
+        let problems = state::read(seen).problems;
         let of_others = [ProblemCode::GrowthUnpaid, ProblemCode::UpgradeUnpaid];
         problems.iter().filter_map(Problem::known).filter(|code| !of_others.contains(code)).collect()
     };
@@ -188,7 +251,7 @@ fn unreadable_head_is_reported_until_replaced() {
         });
     };
     let severity = || {
-        let problems = state::read(health).problems;
+        let problems = state::read(seen).problems;
         problems.iter().find(|problem| problem.code == ProblemCode::HeadUnreadable).map(|problem| problem.severity)
     };
     (1..4).for_each(append);

@@ -18,6 +18,7 @@ use crate::logs::history::Span;
 use crate::operation::{health, sampling, storage};
 use crate::state::State;
 use crate::{logs, platform};
+use candid::Principal;
 use coppice_interface::text::{duration, hex};
 use coppice_interface::*;
 use frame::{figure, frame};
@@ -52,26 +53,6 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns a sentence about whether appends are accepted, or an empty one if a critical problem may refuse them.
-    fn appends(&self) -> String {
-        let chain = &self.state.chain;
-        let any = |wanted: &dyn Fn(&Problem) -> bool| self.health.problems.iter().any(wanted);
-        if any(&|problem| problem.code == ProblemCode::CapacityExhausted) {
-            "Appends are refused.".into()
-        } else if let Some(open) = chain.upload_progress() {
-            format!(
-                "The upload of block {} is open: no other block is appended until it is done or dropped.",
-                open.number
-            )
-        } else if chain.is_under_way() {
-            "A rollback, or the clean-up of a reset or an upload, is under way: appends wait for it.".into()
-        } else if any(&|problem| problem.severity == Severity::Critical) {
-            String::new()
-        } else {
-            "Appends go on.".into()
-        }
-    }
-
     fn verdict(&self) -> Markup {
         let problems = &self.health.problems;
         let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
@@ -79,7 +60,7 @@ impl View<'_> {
         let things = |number: usize, one: &str, more: &str| {
             if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
         };
-        let appends = self.appends();
+        let appends = self.health.appends();
         let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
         let besides = match warnings {
             0 => String::new(),
@@ -113,7 +94,7 @@ impl View<'_> {
                         @let severity = format!("{:?}", problem.severity).to_lowercase();
                         li class=(severity) data-problem=(problem.code) {
                             p.head { span.severity { (severity) } span.code { (problem.code) }
-                                time { "since " (ago(problem.since_ns, self.now).replace(" ago", "")) } }
+                                time { (self.health.since(problem, moment)) } }
                             p.message { (problem.message) "." }
                             p.action { b { "What to do: " } (commands(&problem.action)) }
                         }
@@ -325,7 +306,7 @@ pub fn answer(state: &State, parameters: &Parameters) -> Answer {
     let view = View {
         state,
         now: platform::time_ns(),
-        health: health::health(state),
+        health: health::health(state, Principal::anonymous()),
         prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
         storage: storage::status(state),
         export: state.exporters.status(&state.chain, state.config.require_export),

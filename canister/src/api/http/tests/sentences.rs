@@ -68,7 +68,7 @@ fn pass(secs: u64) {
 fn read_all(what: &str, faults: &mut Vec<String>) -> String {
     let page = get("/").1;
     let mut sentences = text(&page);
-    let problems = read(crate::operation::health::health).problems;
+    let problems = read(seen).problems;
     sentences.extend(problems.iter().flat_map(|problem| [problem.message.clone(), problem.action.clone()]));
     println!("== {what}\n{}\n", sentences.join("\n"));
     faults.extend(sentences.iter().filter_map(|said| fault(said).map(|odd| format!("{what}: \"{odd}\" in: {said}"))));

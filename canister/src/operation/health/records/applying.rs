@@ -1,6 +1,5 @@
 //! Findings about applying blocks to UTXO records, and about rollbacks that take blocks back from them.
 
-use super::super::action::{Action, Command};
 use super::super::advice::advice;
 use super::super::finding::{Finding, finding};
 use crate::state::State;
@@ -43,24 +42,14 @@ pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
         let message = format!(
             "{count} of blocks that were taken back, the last of block {block}, had been pruned and could not be restored"
         );
-        found.push(finding(ProblemCode::NotRestored, message).with_action(acknowledge(state, NOT_RESTORED)));
+        found.push(finding(ProblemCode::NotRestored, message));
     }
     if pruned.transactions > 0 {
         let (count, block) = of(pruned);
         let message = format!(
             "{count} of applied blocks, the last of block {block}, got no record, because an earlier record may have been pruned"
         );
-        found.push(finding(ProblemCode::CountedAsPruned, message).with_action(acknowledge(state, COUNTED_AS_PRUNED)));
+        found.push(finding(ProblemCode::CountedAsPruned, message));
     }
     found
-}
-
-/// Remedies for missing records.
-const NOT_RESTORED: &str =
-    "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again. Then acknowledge.";
-const COUNTED_AS_PRUNED: &str =
-    "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then acknowledge.";
-
-fn acknowledge(state: &State, text: &'static str) -> Action {
-    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.stored().faults)))
 }

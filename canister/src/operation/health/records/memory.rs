@@ -1,5 +1,7 @@
 //! Findings about memory of records that is nearly full, and about the upload of a transaction.
 
+use super::super::action::{Action, Command};
+use super::super::advice::RECORDS_ACTION;
 use super::super::finding::{Finding, finding};
 use super::super::head::{idle, is_long, stays};
 use super::super::memory::LEFT;
@@ -32,14 +34,23 @@ pub(super) fn records(state: &State) -> Option<Finding> {
     let (code, message) = match any {
         false => return None,
         _ if left < FREE && free < FREE => (ProblemCode::RecordsFull, memory("have reached")),
-        _ if rows > 0 && rows_left == 0 => (ProblemCode::RecordsFull, queue("has reached")),
+        _ if rows > 0 && rows_left == 0 => return of_queue(ProblemCode::RecordsFull, queue("has reached")),
         _ if left.saturating_add(free) < (cap / LEFT).max(4 * FREE) => {
             (ProblemCode::RecordsNearFull, memory("come near"))
         }
-        _ if rows > 0 && rows_left < most_rows / LEFT => (ProblemCode::RecordsNearFull, queue("comes near")),
+        _ if rows > 0 && rows_left < most_rows / LEFT => {
+            return of_queue(ProblemCode::RecordsNearFull, queue("comes near"));
+        }
         _ => return None,
     };
     Some(finding(code, message))
+}
+
+/// Returns a finding about the rows of the deletion queue, whose setting is another one than that of memory.
+fn of_queue(code: ProblemCode, message: String) -> Option<Finding> {
+    let raise = "(record { utxo = opt record { max_deletion_rows = opt #max_deletion_rows# } })";
+    let action = Action::new(RECORDS_ACTION, Command::call("set_config", raise));
+    Some(finding(code, message).with_action(action))
 }
 
 /// Returns a finding if the data of transactions in the BlobStore is near its limit. If nothing is kept, or the limit is 0, the limit is

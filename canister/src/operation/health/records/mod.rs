@@ -5,10 +5,13 @@ mod deletions;
 mod memory;
 
 use super::action::{Action, Command};
+use super::advice::{PAGES, RESERVED, UTXO_BYTES};
 use super::finding::{Finding, finding};
+use super::values::more;
 use crate::state::State;
 use coppice_interface::text::hex;
-use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
+use coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
+use coppice_storage::WASM_PAGE;
 use coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
 use coppice_records::utxo::{Cursor, UtxoStore};
 
@@ -98,7 +101,7 @@ fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     ));
     if let Some(blocked) = &stored.blocked_by {
         let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
-        let action = remedy(&blocked.code);
+        let action = remedy(&blocked.code, stored.current);
         found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
     }
 }
@@ -185,23 +188,36 @@ fn heights(pruner: &UtxoPruner, retention: u32, found: &mut Vec<Finding>) {
 
 /// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
 /// setting the record aside would have them pruned.
-fn remedy(code: &str) -> Option<Action> {
+fn remedy(code: &str, current: u32) -> Option<Action> {
     let (text, command) = match code {
-        "LowCycles" => ("Top the canister up; then utxo_notify_block, or utxo_prune with the height.", Command::TopUp),
-        "ReservedCyclesLimit" => (
-            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then utxo_notify_block, or utxo_prune with the \
-             height.",
-            Command::Setting("--reserved-cycles-limit …t"),
-        ),
-        "RecordsFull" => (
-            "Raise max_utxo_bytes of the UTXO settings; then utxo_notify_block, or utxo_prune with the height.",
-            Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
-        ),
-        "OutOfSpace" => (
-            "Raise max_stable_pages, or keep less (set_prune_policy); then utxo_notify_block, or utxo_prune with the height.",
-            Command::call("set_config", "(record { max_stable_pages = opt … })"),
-        ),
+        "LowCycles" => ("Top the canister up.", Command::TopUp),
+        "ReservedCyclesLimit" => {
+            ("Raise reserved_cycles_limit of the canister on the platform.", Command::ReservedLimit)
+        }
+        "RecordsFull" => ("Raise max_utxo_bytes of the UTXO settings.", UTXO_BYTES),
+        "OutOfSpace" => ("Raise max_stable_pages, or keep less (set_prune_policy).", PAGES),
         _ => return None,
     };
-    Some(Action::new(text, command))
+    let action = Action::new(text, command);
+    let action = if code == "ReservedCyclesLimit" { action.then(RESERVED.0, RESERVED.1) } else { action };
+    Some(action.then("Then prune the records.", Command::call("utxo_prune", format!("({current})"))))
+}
+
+/// Returns the value of a name in a command, about records.
+pub(super) fn value(state: &State, name: &str) -> String {
+    let (settings, quota) = (state.utxo_settings(), state.blobs.arena().quota());
+    let number = match name {
+        "max_external_bytes" => settings.max_external_bytes.saturating_mul(2),
+        "max_utxo_bytes" => more(quota),
+        "pages_for_records" => {
+            (state.config.max_stable_pages + (quota / 4 + quota / 16).div_ceil(WASM_PAGE)).min(MAX_STABLE_PAGES)
+        }
+        "max_deletion_rows" => settings.max_deletion_rows.saturating_mul(2),
+        "heights_per_day" => u64::from(state.records.pruner.stored().settings.heights_per_day).saturating_mul(2),
+        _ => {
+            let holder = state.records.deletions.idle_holder().map(|(holder, _)| holder);
+            return holder.unwrap_or(candid::Principal::anonymous()).to_text();
+        }
+    };
+    number.to_string()
 }

@@ -1,0 +1,44 @@
+//! Values of the state in commands, in place of their names: `#faults#`.
+
+use super::records;
+use crate::state::State;
+use coppice_interface::MAX_STABLE_PAGES;
+
+/// Returns an argument with the values of its names.
+pub fn filled(state: &State, argument: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = argument;
+    while let Some((before, after)) = rest.split_once('#') {
+        let Some((name, after)) = after.split_once('#') else { break };
+        filled.push_str(before);
+        filled.push_str(&value(state, name));
+        rest = after;
+    }
+    filled + rest
+}
+
+/// Returns a quarter more than a number.
+pub fn more(number: u64) -> u64 {
+    number.saturating_add(number / 4)
+}
+
+fn value(state: &State, name: &str) -> String {
+    let (config, chain) = (&state.config, state.chain.state());
+    let number = match name {
+        "max_stable_pages" => more(config.max_stable_pages).min(MAX_STABLE_PAGES),
+        "target_bytes" => more(state.pruner.policy().map_or(0, |policy| policy.target_bytes)),
+        "faults" => state.pruner.stored().faults,
+        "upload" => state.chain.upload_progress().map_or(0, |open| open.number),
+        "head_hash" => {
+            let hash = chain.head_hash.unwrap_or_default();
+            return hash.as_slice().iter().map(|byte| format!("\\{byte:02x}")).collect();
+        }
+        "reserved_cycles_limit" => return config.reserved_cycles_limit.saturating_mul(2).to_string(),
+        // An identity of icp-cli: the shell replaces it by its principal.
+        _ => match name.strip_prefix("principal of ") {
+            Some(identity) => return format!("\"'\"$(icp identity principal --identity {identity})\"'\""),
+            None => return records::value(state, name),
+        },
+    };
+    number.to_string()
+}
