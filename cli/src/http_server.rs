@@ -44,7 +44,7 @@ impl Request {
     }
 }
 
-/// A server on a port of 127.0.0.1, until it is dropped.
+/// A server on an address of this machine, until it is dropped.
 pub struct Server {
     address: SocketAddr,
     came: Mutex<Receiver<Option<Request>>>,
@@ -58,8 +58,16 @@ impl Server {
     /// # Errors
     /// When the port is taken.
     pub fn bind(port: u16) -> io::Result<Self> {
+        Self::bind_to((Ipv4Addr::LOCALHOST, port).into())
+    }
+
+    /// Listens on an address of this machine, which may be one that other machines reach.
+    ///
+    /// # Errors
+    /// When the address is taken, or is not this machine's.
+    pub fn bind_to(address: SocketAddr) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("http").enable_all().build()?;
-        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)))?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(address))?;
         let address = listener.local_addr()?;
         let (wake, came) = channel();
         let pass = wake.clone();

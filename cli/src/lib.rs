@@ -33,6 +33,7 @@ pub mod http_server;
 pub mod index;
 pub mod ingest;
 pub mod ledger;
+pub mod listen;
 #[cfg(feature = "network")]
 pub mod network;
 pub mod order;

@@ -94,6 +94,23 @@ impl Stop {
         Ok(stop)
     }
 
+    /// Ends the process with an exit code if the run has not ended this long after the flag was set. What the run has not reported by then
+    /// is done again by another run.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn exit_after(&self, time: Duration, code: u8) -> Result<()> {
+        let stop = self.clone();
+        let end = move || {
+            drop(stop.0.1.wait_while(stop.lock(), |set| set.is_none()));
+            std::thread::sleep(time);
+            stderr().note(Level::Warn, "ended", "ended before everything could be reported: leases end at their expiry");
+            std::process::exit(code.into());
+        };
+        std::thread::Builder::new().name("end".into()).spawn(end).context("cannot start the thread that ends the command")?;
+        Ok(())
+    }
+
     /// Ends the run after its current step.
     pub fn set(&self) {
         self.set_since(Instant::now());

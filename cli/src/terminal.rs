@@ -151,13 +151,13 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a script of this command to stdout. It is not escaped, because every byte of it is the command's own.
+/// Writes text to stdout as it is: a script of this command, or a page whose lines are [`printable`] between its own colours.
 ///
 /// # Errors
 /// When stdout is full.
-pub fn print_script(script: &str) -> io::Result<()> {
+pub fn print_page(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(script.as_bytes()).and_then(|()| out.flush()) {
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed,
     }

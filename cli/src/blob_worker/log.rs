@@ -1,6 +1,7 @@
 //! Progress of a worker on stderr: a bar on a terminal, otherwise one line a minute; warnings are written at once.
 
 use super::figures::Figures;
+use super::watch::Watch;
 use crate::progress::{self, Bar};
 use crate::terminal::{Level, Lines, LogFormat, stderr};
 use anyhow::{Context, Result};
@@ -18,6 +19,8 @@ pub struct Log {
     bar: Bar,
     /// The worker's counts; `None` before the first lease and after the end.
     latest: Arc<Mutex<Option<Figures>>>,
+    /// The state for `--listen`.
+    pub watch: Arc<Watch>,
 }
 
 impl Log {
@@ -39,7 +42,7 @@ impl Log {
     }
 
     fn to(lines: Arc<Lines>, target: ProgressDrawTarget) -> Self {
-        Self { lines, bar: Bar::new("deleting", "blobs", target), latest: Arc::default() }
+        Self { lines, bar: Bar::new("deleting", "blobs", target), latest: Arc::default(), watch: Arc::default() }
     }
 
     /// Starts a thread that reports the progress even while the worker waits for a call, a store or new work.
@@ -60,6 +63,9 @@ impl Log {
 
     /// Writes a warning at once.
     pub fn warn(&self, event: &str, message: &str) {
+        if ["canister", "store"].contains(&event) {
+            self.watch.failed(message);
+        }
         self.bar.suspend(|| self.lines.note(Level::Warn, event, message));
     }
 
@@ -70,6 +76,7 @@ impl Log {
 
     pub fn progress(&self, figures: &Figures) {
         self.bar.show(figures.deleted, figures.waiting, failures(figures));
+        self.watch.went(figures);
         *locked(&self.latest) = Some(figures.clone());
     }
 }

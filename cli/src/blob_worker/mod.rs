@@ -22,6 +22,7 @@ pub(crate) mod s3;
 pub mod store;
 pub mod stores;
 pub mod times;
+pub mod watch;
 pub mod work;
 
 pub use contents::NAME as MARKER;

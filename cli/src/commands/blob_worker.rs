@@ -9,15 +9,20 @@ use crate::blob_worker::stores::Stores;
 use crate::blob_worker::work::Worker;
 use crate::blob_worker::{all_done, mark, s3, times};
 use crate::client::{CanisterClient, Client, Wait as _, is_passing};
-use crate::exit::Exit;
+use crate::exit::{Exit, UNREPORTED};
+use crate::listen::Listener;
 use crate::network::NetworkArgs;
 use crate::report::{print_fields, seconds_since};
 use crate::stop::{INTERRUPTED, Stop};
 use anyhow::Result;
 use candid::Principal;
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The longest time from a signal to the end of a daemon.
+const DAEMON_END: Duration = Duration::from_secs(9);
 
 /// Help text after the options.
 const HELP: &str = "\
@@ -45,6 +50,10 @@ pub struct BlobWorkerArgs {
     /// Parallel requests to the stores
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub parallel: u16,
+    /// Run as a daemon: serve /metrics and /healthz on this address, and end within ten seconds of a signal, with leased rows left to their
+    /// expiry if a store does not answer in time
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["once", "until_empty", "dry_run"])]
+    pub listen: Option<SocketAddr>,
     /// Print which of the first --batch rows would be deleted, and whether their blobs exist; lease and delete nothing
     #[arg(long, conflicts_with_all = ["once", "until_empty"])]
     pub dry_run: bool,
@@ -164,6 +173,10 @@ pub fn delete<T: CanisterClient>(
     let (options, json) = (args.options.clone(), args.stores.json);
     let named = stores.names();
     let log = Log::new()?;
+    let _listener = args.listen.map(|address| Listener::new(address, Arc::clone(&log.watch))).transpose()?;
+    if args.listen.is_some() {
+        stop.exit_after(DAEMON_END, UNREPORTED)?;
+    }
     let run = Run::new(client, Worker::new(stores, canister, args.parallel.into())?, options, stop, &log);
     if args.dry_run {
         let looked = run::dry_run(&run)?;

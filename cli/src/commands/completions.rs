@@ -19,7 +19,7 @@ pub struct CompletionsArgs {
 /// # Errors
 /// When stdout is full.
 pub fn command(args: &CompletionsArgs) -> Result<()> {
-    Ok(terminal::print_script(&completions(args.shell))?)
+    Ok(terminal::print_page(&completions(args.shell))?)
 }
 
 fn completions(shell: Shell) -> String {

@@ -7,10 +7,13 @@ use crate::index::run::{self, Until};
 use crate::index::steps::{Onward, Options};
 use crate::index::store::Store;
 use crate::index::{DatabaseArgs, IndexReport, schema};
+use crate::listen::Listener;
 use crate::network::NetworkArgs;
 use crate::stop::Stop;
 use crate::{report, say};
 use anyhow::Result;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Options of `coppice index`.
@@ -50,6 +53,9 @@ pub struct IndexArgs {
     /// Longest time without a committed change while the database fails, in seconds; then the command ends
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub database_retry_secs: u64,
+    /// Run as a daemon: serve /metrics and /healthz on this address, and retry for ever while the database is away
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "until_caught_up")]
+    pub listen: Option<SocketAddr>,
     /// Payload bytes per page [default: as many as a reply holds]
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub page_bytes: u64,
@@ -97,16 +103,18 @@ pub fn copy(
     stop: &Stop,
 ) -> Result<IndexReport> {
     let started = Instant::now();
-    let store = Store::open(args.database.access(stop), origin)?;
+    let until = Until {
+        caught_up: args.until_caught_up,
+        max_wait: args.max_wait(),
+        database_retry: Some(Duration::from_secs(args.database_retry_secs)).filter(|_| args.listen.is_none()),
+        watch: Arc::default(),
+    };
+    let _listener = args.listen.map(|address| Listener::new(address, Arc::clone(&until.watch))).transpose()?;
+    let store = run::opened(&until, stop, || Store::open(args.database.access(stop), origin))?;
     let ack_every = args.acknowledges().then_some(args.ack_every);
     if !args.acknowledges() && !args.no_ack {
         say!("note: nothing is acknowledged, because no payloads are kept; use --ack-headers to acknowledge anyway");
     }
-    let until = Until {
-        caught_up: args.until_caught_up,
-        max_wait: args.max_wait(),
-        database_retry: Duration::from_secs(args.database_retry_secs),
-    };
     run::bound_calls(client, stop);
     let mut retried = 0;
     if ack_every.is_some() {

@@ -28,6 +28,7 @@ pub mod secure;
 pub mod steps;
 pub mod store;
 pub mod tables;
+pub mod watch;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use super::database;
 use super::engine::{Engine, ensure_registered};
 use super::steps::{Checkpoint, Event, Figures};
+use super::watch::Watch;
 use crate::client::{CanisterClient, Client, Trials, waits};
 use crate::exit::why;
 use crate::progress::{Bar, target};
@@ -25,8 +26,10 @@ pub struct Until {
     pub caught_up: bool,
     /// The longest wait between two attempts.
     pub max_wait: Duration,
-    /// The longest time without a committed change while the database fails.
-    pub database_retry: Duration,
+    /// The longest time without a committed change while the database fails; `None` for a daemon, which goes on for ever.
+    pub database_retry: Option<Duration>,
+    /// The state for `--listen`.
+    pub watch: Arc<Watch>,
 }
 
 /// The part of the [deadline](crate::stop::DEADLINE) that calls of the canister leave, in which the report is read from the database.
@@ -50,6 +53,25 @@ pub fn await_registration<T: CanisterClient>(client: &Client<T>, until: &Until, 
     Ok(again)
 }
 
+/// Opens the database. A daemon repeats that while the database is away.
+///
+/// # Errors
+/// The error of `open`, if it is final, no daemon runs or the run is stopped.
+pub fn opened<R>(until: &Until, stop: &Stop, mut open: impl FnMut() -> Result<R>) -> Result<R> {
+    let mut delays = waits(until.max_wait).build();
+    loop {
+        match open() {
+            Err(error) if until.database_retry.is_none() && !stop.is_set() && database::is_lost(&error) => {
+                until.watch.database_failed(&why(&error));
+                let delay = delays.next().unwrap_or(until.max_wait);
+                say!("{}; opening the database again in {:.1} s", why(&error), delay.as_secs_f64());
+                stop.wait(delay);
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// Runs `work`, and repeats it after errors that are not final ([`Trials`]) until the run is stopped. Counts the retries in `retried`.
 ///
 /// # Errors
@@ -61,6 +83,7 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
+        until.watch.canister_failed(&why(&error));
         in_vain += 1;
         let enough = until.caught_up && in_vain > PATIENCE;
         if enough || stop.is_set() || !trials.may_retry(&error) {
@@ -118,6 +141,11 @@ pub fn run<T: CanisterClient, C: Checkpoint>(engine: &mut Engine<'_, T, C>, unti
         if event.is_ok() {
             trials.answered();
         }
+        match &event {
+            Ok(_) => until.watch.went(engine),
+            Err(error) if database::is_lost(error) => until.watch.database_failed(&why(error)),
+            Err(error) => until.watch.canister_failed(&why(error)),
+        }
         let enough = until.caught_up && in_vain > PATIENCE;
         match event {
             Ok(Event::CaughtUp) if until.caught_up => break,
@@ -142,11 +170,12 @@ pub fn run<T: CanisterClient, C: Checkpoint>(engine: &mut Engine<'_, T, C>, unti
                 if stop.is_set() {
                     return Err(error);
                 }
-                let (time, limit) = (failing.failed(engine.store().revision()), until.database_retry.as_secs());
-                if time >= until.database_retry {
+                let time = failing.failed(engine.store().revision());
+                if let Some(limit) = until.database_retry.filter(|limit| time >= *limit) {
                     return Err(error.context(format!(
-                        "nothing was committed for {} s: database retry limit ({limit} s, --database-retry-secs) reached",
-                        time.as_secs()
+                        "nothing was committed for {} s: database retry limit ({} s, --database-retry-secs) reached",
+                        time.as_secs(),
+                        limit.as_secs()
                     )));
                 }
                 engine.count_retried(1);
@@ -201,9 +230,35 @@ mod tests {
     }
 
     #[test]
+    fn only_a_daemon_opens_a_database_that_is_away_again() {
+        let stop = Stop::default();
+        let lost = || anyhow::Error::from(database::Lost("connection refused".into()));
+        let open = |database_retry, good_after: u64, error: &dyn Fn() -> anyhow::Error| {
+            let until = Until { caught_up: false, max_wait: Duration::from_millis(1), database_retry, watch: Arc::default() };
+            let mut tries = 0;
+            let opened = opened(&until, &stop, || {
+                tries += 1;
+                if tries <= good_after { Err(error()) } else { Ok(tries) }
+            });
+            (opened.ok(), until.watch.fault())
+        };
+        let fault = || Some("the database: connection refused".to_string());
+        assert_eq!(open(None, 30, &lost), (Some(31), fault()));
+        assert_eq!(open(Some(Duration::MAX), 1, &lost), (None, None));
+        assert_eq!(open(None, 1, &|| anyhow::anyhow!("no tables")), (None, None));
+        stop.set();
+        assert_eq!(open(None, 1, &lost), (None, None));
+    }
+
+    #[test]
     fn only_passing_errors_are_retried() {
         let stop = Stop::default();
-        let until = |caught_up| Until { caught_up, max_wait: Duration::from_millis(1), database_retry: Duration::ZERO };
+        let until = |caught_up| Until {
+            caught_up,
+            max_wait: Duration::from_millis(1),
+            database_retry: Some(Duration::ZERO),
+            watch: Arc::default(),
+        };
         let work = |until: Until, good_after: u64, error: fn() -> anyhow::Error| {
             let (mut tries, mut again) = (0, 0);
             let result = retried(&until, &stop, &mut again, || {

@@ -45,6 +45,7 @@ fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
 }
 
 mod kept;
+mod monitoring;
 mod sentences;
 
 #[test]

@@ -152,6 +152,11 @@ impl<'a, T: CanisterClient, C: Checkpoint> Engine<'a, T, C> {
         self.at.tip.as_ref().map(|tip| tip.number)
     }
 
+    /// Returns the time of the newest certificate, in Unix nanoseconds.
+    pub fn certified_at_ns(&self) -> Option<u64> {
+        self.trust.certified().map(|certified| certified.time_ns)
+    }
+
     /// Runs steps until there is nothing to pull. Returns notes for the user.
     ///
     /// # Errors

@@ -1,0 +1,138 @@
+//! The page: verdict, problems with what to do, figures.
+
+use super::wrap::{self, COLUMNS};
+use super::{Seen, figures};
+use crate::network::on_network;
+use crate::report::moment;
+use crate::terminal::printable;
+use anstyle::{AnsiColor, Style};
+use coppice_interface::text::many;
+use coppice_interface::{Problem, ProblemCode, Severity};
+
+/// Most lines of a page.
+pub const LINES: usize = 24;
+
+const CRITICAL: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+const WARNING: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
+const NOTICE: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan)));
+const WELL: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+const COMMAND: Style = Style::new().bold();
+
+/// A line, and the style of its whole text on a terminal.
+type Styled = (Style, String);
+
+/// Returns the page, escaped, with colours on a terminal.
+pub fn page(seen: &Seen, in_colours: bool) -> String {
+    let shown = |(style, line): Styled| match in_colours && style != Style::new() {
+        true => format!("{style}{}{style:#}", printable(&line)),
+        false => printable(&line).into_owned(),
+    };
+    lines(seen).into_iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+fn lines(seen: &Seen) -> Vec<Styled> {
+    let figures = figures::lines(seen);
+    let mut lines = verdict(seen);
+    // An empty line before the figures.
+    let room = LINES.saturating_sub(lines.len() + figures.len() + 1);
+    lines.extend(problems(seen, room));
+    lines.push((Style::new(), String::new()));
+    lines.extend(figures.into_iter().map(|line| (Style::new(), line)));
+    lines
+}
+
+/// Returns the verdict in the words of the dashboard.
+fn verdict(seen: &Seen) -> Vec<Styled> {
+    let problems = &seen.health.problems;
+    let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+    let needs = |number: usize, now: &str| match number {
+        1 => format!("1 thing needs you{now}"),
+        _ => format!("{number} things need you{now}"),
+    };
+    let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
+    let (style, text) = match (of(Severity::Critical), of(Severity::Warning)) {
+        (0, 0) if is_new => (NOTICE, "Not set up yet".into()),
+        (0, 0) => (WELL, "All is well".into()),
+        (0, warnings) => (WARNING, needs(warnings, "")),
+        (critical, 0) => (CRITICAL, needs(critical, " now")),
+        (critical, warnings) => {
+            (CRITICAL, format!("{}; {} besides", needs(critical, " now"), many(warnings as u64, "warning")))
+        }
+    };
+    let appends = wrap::words(&seen.health.appends(), 0).into_iter().map(|line| (Style::new(), line));
+    std::iter::once((style, text)).chain(appends).collect()
+}
+
+/// Returns the problems in at most `room` lines: as many as possible with what to do, then others by their name.
+fn problems(seen: &Seen, room: usize) -> Vec<Styled> {
+    let all = &seen.health.problems;
+    let mut lines: Vec<Styled> = Vec::new();
+    for (number, problem) in all.iter().enumerate() {
+        let left = all.len() - number - 1;
+        // A line is left for the names of the others.
+        let free = room.saturating_sub(lines.len() + usize::from(left > 0));
+        let whole = whole(seen, problem);
+        if whole.len() <= free {
+            lines.extend(whole);
+        } else if number == 0 {
+            lines.extend(cut(whole, free));
+        } else if free > 0 {
+            lines.extend(header(seen, problem).into_iter().take(1));
+        } else {
+            let names = all[number..].iter().map(|problem| problem.code.as_str()).collect::<Vec<_>>().join(", ");
+            lines.push((Style::new(), shortened(&format!("and {} more: {names}", left + 1))));
+            break;
+        }
+    }
+    lines
+}
+
+/// Returns the lines of the first problem in less room than they need: the commands stay, and the last words before them go.
+fn cut(whole: Vec<Styled>, room: usize) -> Vec<Styled> {
+    let mut over = whole.len().saturating_sub(room);
+    let last_words = whole.iter().rposition(|(style, _)| *style == Style::new()).unwrap_or(0);
+    let kept = whole.into_iter().enumerate().rev().filter(|(at, (style, _))| {
+        let goes = over > 0 && *at > 1 && *at <= last_words && *style == Style::new();
+        over -= usize::from(goes);
+        !goes
+    });
+    let mut kept: Vec<Styled> = kept.map(|(_, line)| line).collect();
+    kept.reverse();
+    kept.truncate(room);
+    kept
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(COLUMNS) {
+        None => line.into(),
+        Some(_) => line.chars().take(COLUMNS - 1).chain(['…']).collect(),
+    }
+}
+
+/// Returns a problem's severity, code and start; an unknown start takes two lines.
+fn header(seen: &Seen, problem: &Problem) -> Vec<Styled> {
+    let (style, severity) = match problem.severity {
+        Severity::Critical => (CRITICAL, "critical"),
+        Severity::Warning => (WARNING, "warning"),
+        Severity::Notice => (NOTICE, "notice"),
+    };
+    let since = seen.health.since(problem, |ns| moment(ns / 1_000_000_000));
+    let since = since.split(" (").next().unwrap_or_default();
+    let since = if since.is_empty() { String::new() } else { format!(", {since}") };
+    let lines = wrap::words(&format!("{severity} {}{since}", problem.code), 0);
+    lines.into_iter().map(|line| (style, line)).collect()
+}
+
+/// Returns a problem with its message, and what to do.
+fn whole(seen: &Seen, problem: &Problem) -> Vec<Styled> {
+    let mut lines = header(seen, problem);
+    let plain = |line| (Style::new(), line);
+    lines.extend(wrap::words(&format!("{}.", problem.message), 2).into_iter().map(plain));
+    let action = on_network(&problem.action, &seen.network);
+    for (text, command) in wrap::action(&action) {
+        lines.extend(wrap::words(&text, 2).into_iter().map(plain));
+        let command = command.iter().flat_map(|command| wrap::command(command, 4));
+        lines.extend(command.map(|line| (COMMAND, line)));
+    }
+    lines
+}
