@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use candid::Principal;
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
+use url::Url;
 
 /// Headers of a request that are passed on; a browser sends fewer.
 const MAX_HEADERS: usize = 100;
@@ -46,6 +47,8 @@ pub type Own = Box<dyn Fn(&Request) -> Option<Response> + Send + Sync>;
 pub struct Gateway {
     server: Server,
     own: Option<Own>,
+    /// The network that the commands of the pages name in place of the mainnet.
+    network: Option<String>,
 }
 
 impl Gateway {
@@ -55,12 +58,17 @@ impl Gateway {
     /// When the port is taken.
     pub fn bind(port: u16) -> Result<Self> {
         let server = Server::bind(port).with_context(|| format!("cannot listen on 127.0.0.1:{port} (--port)"))?;
-        Ok(Self { server, own: None })
+        Ok(Self { server, own: None, network: None })
     }
 
     /// Lets `own` answer requests before the canister does.
     pub fn answering(self, own: Own) -> Self {
         Self { own: Some(own), ..self }
+    }
+
+    /// Names a network in the commands of the pages.
+    pub fn naming(self, network: String) -> Self {
+        Self { network: Some(network), ..self }
     }
 
     pub fn url(&self) -> String {
@@ -82,7 +90,7 @@ impl Gateway {
     pub fn serve(&self, canister: &Client<impl Transport>) {
         while let Some(request) = self.server.recv() {
             let own = self.own.as_ref().and_then(|own| own(&request));
-            let answer = own.map_or_else(|| ask(canister, &request), Ok);
+            let answer = own.map_or_else(|| ask(canister, &request, self.network.as_deref()), Ok);
             let answer = answer
                 .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, crate::exit::why(&error) + "\n").into_response());
             request.respond(answer);
@@ -111,7 +119,7 @@ impl Gateway {
     }
 }
 
-fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response> {
+fn ask(canister: &Client<impl Transport>, request: &Request, network: Option<&str>) -> Result<Response> {
     let headers = request.asked.headers().iter().take(MAX_HEADERS);
     let asked = HttpRequest {
         method: request.asked.method().to_string(),
@@ -123,7 +131,31 @@ fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response>
         body: ByteBuf::new(),
         certificate_version: Some(2),
     };
-    inert(canister.http_request(&asked).wait()?)
+    let mut answer = canister.http_request(&asked).wait()?;
+    if let Some(network) = network
+        && let Ok(text) = std::str::from_utf8(&answer.body)
+    {
+        answer.body = on_network(text, network).into_bytes().into();
+    }
+    inert(answer)
+}
+
+/// Domains of the mainnet, whose root key is built in and must not be fetched.
+pub const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
+
+/// Returns whether a URL names the mainnet.
+pub fn is_mainnet(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    MAINNET.iter().any(|name| host.strip_suffix(name).is_some_and(|sub| sub.is_empty() || sub.ends_with('.')))
+}
+
+/// Returns a text with the network of its commands, which is the mainnet (`-n ic`) in the canister's words.
+pub fn on_network(text: &str, url: &str) -> String {
+    let network = url.trim_end_matches('/');
+    match Url::parse(url).is_ok_and(|url| is_mainnet(&url)) {
+        true => text.into(),
+        false => text.replace(" -n ic ", &format!(" -n {network} -k fetch ")),
+    }
 }
 
 /// Returns the answer of a replica without anything in it that acts in a browser.
@@ -175,6 +207,14 @@ fn without_acting(page: &str) -> (String, Option<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_name_the_network_of_the_port() {
+        let action = "Top up. Type: `icp canister top-up -n ic --amount 1t aaaaa-aa`.";
+        assert_eq!(on_network(action, "https://icp-api.io/"), action);
+        let here = "Top up. Type: `icp canister top-up -n http://127.0.0.1:1 -k fetch --amount 1t aaaaa-aa`.";
+        assert_eq!(on_network(action, "http://127.0.0.1:1/"), here);
+    }
 
     #[test]
     fn page_keeps_its_reload_and_loses_what_acts_like_a_header() {

@@ -2,6 +2,7 @@
 
 use crate::client::{CanisterClient, Client, Failure, GivesUp, Transport};
 use crate::exit::{Exit, WRONG_LINE};
+use crate::gateway::is_mainnet;
 use crate::stop::Waiter;
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -21,8 +22,6 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use url::{Host, Url};
 
-/// Domains of the mainnet, whose root key is built in and must not be fetched.
-const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
 /// Longest response, in bytes, because an endless one would take all memory; the platform's replies have at most 3 MiB.
 const MAX_RESPONSE: usize = 4 << 20;
 /// The age up to which certificates are accepted: archives hold old ones.
@@ -111,13 +110,6 @@ fn from_env<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>> {
     value.parse().map(Some).map_err(wrong)
 }
 
-/// Returns the text of a remedy with the network of its commands, which is the mainnet (`-n ic`) in the canister's words.
-pub fn on_network(text: &str, url: &str) -> String {
-    let is_mainnet = Url::parse(url).is_ok_and(|url| refuse_mainnet(&url).is_err());
-    let network = url.trim_end_matches('/');
-    if is_mainnet { text.into() } else { text.replace(" -n ic ", &format!(" -n {network} -k fetch ")) }
-}
-
 impl NetworkArgs {
     /// Returns a client of the canister, without a call.
     ///
@@ -180,9 +172,7 @@ impl NetworkArgs {
 
 fn refuse_mainnet(url: &Url) -> Result<()> {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-    let is_mainnet =
-        MAINNET.iter().any(|name| host.strip_suffix(name).is_some_and(|sub| sub.is_empty() || sub.ends_with('.')));
-    ensure!(!is_mainnet, "{host} is the mainnet, whose root key is built in: leave --fetch-root-key out");
+    ensure!(!is_mainnet(url), "{host} is the mainnet, whose root key is built in: leave --fetch-root-key out");
     Ok(())
 }
 
@@ -473,17 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_names_and_remedies_name_them() {
+    fn networks_have_names() {
         let place = |text: &str| text.parse::<Place>().unwrap();
         assert_eq!((place("ic").url.as_str(), place("ic").is_local), ("https://icp-api.io/", false));
         assert_eq!((place("local").url.as_str(), place("local").is_local), ("http://127.0.0.1:8000/", true));
         assert_eq!(place("http://a:1"), Url::parse("http://a:1").unwrap().into());
         let error = "mainnet".parse::<Place>().unwrap_err();
         assert!(error.starts_with("neither ic, nor local, nor a URL"), "{error}");
-        let action = "Top up. Type: `icp canister top-up -n ic --amount 1t aaaaa-aa`.";
-        assert_eq!(on_network(action, "https://icp-api.io/"), action);
-        let here = "Top up. Type: `icp canister top-up -n http://127.0.0.1:1 -k fetch --amount 1t aaaaa-aa`.";
-        assert_eq!(on_network(action, "http://127.0.0.1:1/"), here);
     }
 
     #[test]

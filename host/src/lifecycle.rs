@@ -89,6 +89,20 @@ impl Host {
         })
     }
 
+    /// Returns metadata of a canister's module that everybody may read: the contents of the section `icp:public NAME`.
+    pub fn public_metadata(&self, canister: Principal, name: &str) -> Option<Vec<u8>> {
+        let mut subnet = self.subnet();
+        let code = subnet.canister(canister).ok()?.state.code.as_ref()?;
+        code.metadata.get(name).cloned()
+    }
+
+    /// Returns the hash of a canister's module and its controllers, which everybody may read.
+    pub fn canister_info(&self, canister: Principal) -> Option<(Option<Vec<u8>>, Vec<Principal>)> {
+        let mut subnet = self.subnet();
+        let state = &subnet.canister(canister).ok()?.state;
+        Some((state.code.as_ref().map(|code| code.hash.to_vec()), state.settings.controllers.to_vec()))
+    }
+
     /// Changes settings of a canister.
     ///
     /// # Errors

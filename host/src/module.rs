@@ -5,7 +5,7 @@
 //! `start` function again. So the export section is rewritten before compiling: the host adds exports under its own prefix, and turns
 //! `start` into one of them. Everything else is copied byte for byte; the code stays the same, and so does its cost.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
@@ -60,6 +60,8 @@ pub(crate) struct CanisterModule {
     /// Names of the exported mutable globals.
     pub(crate) globals: Vec<String>,
     exports: HashSet<String>,
+    /// The metadata that everybody may read, by name.
+    pub(crate) metadata: BTreeMap<String, Vec<u8>>,
 }
 
 impl CanisterModule {
@@ -81,6 +83,7 @@ impl CanisterModule {
             unpacked: unpacked.len() as u64,
             globals: rewritten.globals,
             exports: rewritten.exports,
+            metadata: rewritten.metadata,
         })
     }
 
@@ -103,6 +106,7 @@ struct Rewritten {
     wasm: Vec<u8>,
     globals: Vec<String>,
     exports: HashSet<String>,
+    metadata: BTreeMap<String, Vec<u8>>,
 }
 
 /// The section numbers that the binary format puts after the exports.
@@ -116,6 +120,7 @@ impl Rewritten {
         let mut section = ExportSection::new();
         let mut globals = Vec::new();
         let mut exports = HashSet::new();
+        let mut metadata = BTreeMap::new();
         let mut sections = Vec::new();
         for payload in Parser::new(0).parse_all(wasm) {
             let payload = payload?;
@@ -165,6 +170,11 @@ impl Rewritten {
                         section.export(export.name, kind, export.index);
                     }
                 }
+                Payload::CustomSection(reader) => {
+                    if let Some(name) = reader.name().strip_prefix("icp:public ") {
+                        metadata.insert(name.to_string(), reader.data().to_vec());
+                    }
+                }
                 Payload::StartSection { func, .. } => {
                     section.export(START, ExportKind::Func, *func);
                     exports.insert(START.into());
@@ -189,7 +199,7 @@ impl Rewritten {
         if let Some(section) = section {
             module.section(&section);
         }
-        Ok(Rewritten { wasm: module.finish(), globals, exports })
+        Ok(Rewritten { wasm: module.finish(), globals, exports, metadata })
     }
 }
 

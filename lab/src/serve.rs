@@ -51,8 +51,7 @@ pub struct ServeArgs {
     /// and it gets the role Producer
     #[arg(long, value_name = "WASM", requires = "api", conflicts_with_all = ["blk", "trouble", "seed"])]
     pub producer: Option<PathBuf>,
-    /// Begin with an empty canister that makes its blocks itself: `--wasm` names a canister of your own that contains Coppice. Principals of
-    /// --allow control it
+    /// Begin with an empty canister that makes its blocks itself: `--wasm` names a canister of your own that contains Coppice
     #[arg(long, requires = "api", requires = "wasm", conflicts_with_all = ["blk", "trouble", "seed", "producer"])]
     pub empty: bool,
     /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
@@ -92,10 +91,8 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let client = demonstration.client();
     let canister = client.transport().canister();
     if args.api {
-        api::allow(&client, &args.allow)?;
-        if args.empty {
-            client.transport().add_controllers(&args.allow)?;
-        }
+        // A caller may stop the canister, or take what the demonstration needs.
+        demonstration.tolerate_refusals();
         if let Some(wasm) = &args.producer {
             let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
@@ -105,6 +102,8 @@ pub fn command(args: &ServeArgs) -> Result<()> {
             }));
         }
         let replica = Replica::new(client.transport().share());
+        let url = gateway.url();
+        gateway = gateway.naming(url);
         gateway = gateway.answering(Box::new(move |request| {
             api::answer(&replica, request.asked.method(), request.path(), request.asked.body())
         }));
@@ -119,10 +118,14 @@ impl ServeArgs {
     /// Returns the canister to show: empty for a producer or a canister that makes its blocks itself, with the blocks of the files, or else with those of a day.
     fn demonstration(&self) -> Result<Demonstration> {
         if self.producer.is_some() || self.empty {
-            return Demonstration::complete(Arc::new(Embedded::start(self.host.wasm()?)?));
+            let client = Embedded::start(self.host.wasm()?)?;
+            api::allow(&client, &self.allow)?;
+            return Demonstration::complete(Arc::new(client));
         }
         if self.blk.is_empty() {
             let mut demonstration = Demonstration::start(self.host.wasm()?, self.seed)?;
+            // Before the fault, because a canister without cycles refuses the grants.
+            api::allow(&demonstration.client(), &self.allow)?;
             say!("a day passes first …");
             demonstration.pass(BEFORE)?;
             if let Some(trouble) = self.trouble {
@@ -134,6 +137,7 @@ impl ServeArgs {
         let ordered = read(&self.blk, self.network_rules)?;
         ordered.check_whole()?;
         let client = Embedded::start(self.host.wasm()?)?;
+        api::allow(&client, &self.allow)?;
         let report = ingest::feed(&client, &ordered, &self.plan)?;
         let (first, last) = (count(report.first_block), count(report.last_block));
         say!("the canister has {}, numbers {first} to {last}, all verified", blocks(report.appended.blocks));

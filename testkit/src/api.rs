@@ -40,7 +40,7 @@ fn answered(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Resp
     (status, CORS, [("content-type", "application/cbor")], body).into_response()
 }
 
-/// Gives principals the roles of operator, admin, producer and blob worker.
+/// Gives principals the roles of operator, admin, producer and blob worker, and control of the canister.
 ///
 /// # Errors
 /// When the canister refuses.
@@ -50,5 +50,5 @@ pub fn allow(client: &Client<Embedded>, principals: &[Principal]) -> Result<()> 
             client.grant_role(&Grant { principal, role }).done()?;
         }
     }
-    Ok(())
+    client.transport().add_controllers(principals)
 }

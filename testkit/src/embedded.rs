@@ -62,16 +62,6 @@ impl Embedded {
         }))
     }
 
-    /// Makes principals controllers of the canister, beside the one that installed it.
-    ///
-    /// # Errors
-    /// When the host refuses.
-    pub fn add_controllers(&self, principals: &[Principal]) -> Result<()> {
-        let controllers = [&[self.operator], principals].concat();
-        let set = self.host.set_controllers(self.canister, Some(self.operator), controllers);
-        set.map_err(|reject| anyhow!("its controllers: {}", reject.reject_message))
-    }
-
     /// Returns the host, for callers from outside this process. From now on a call or query that traps is an error of its caller only.
     pub fn share(&self) -> Arc<Host> {
         self.shared.store(true, Ordering::SeqCst);
@@ -80,6 +70,16 @@ impl Embedded {
 
     pub fn canister(&self) -> Principal {
         self.canister
+    }
+
+    /// Lets principals control the canister, besides its operator.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn add_controllers(&self, principals: &[Principal]) -> Result<()> {
+        let controllers = [&[self.operator], principals].concat();
+        let set = self.host.set_controllers(self.canister, Some(self.operator), controllers);
+        set.map_err(|reject| anyhow!("the canister's controllers: {}", reject.reject_message))
     }
 
     /// Sets the canister's balance before its next message.
@@ -157,7 +157,9 @@ impl CanisterClient for Embedded {
         let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = self.shared.load(Ordering::SeqCst);
         let executions = self.host.take_executions();
-        executions.iter().filter(|of| !(shared && has_caller(of))).for_each(|execution| costs.add(execution));
+        // Another canister's trap ends nothing: its log has it.
+        let own = executions.iter().filter(|of| of.canister == self.canister && !(shared && has_caller(of)));
+        own.for_each(|execution| costs.add(execution));
         costs.trap.as_ref().map_or(Ok(()), |trap| Err(anyhow!("{trap}")))
     }
 

@@ -58,10 +58,32 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coppice_client::command::CanisterClient as _;
 
     /// A module whose update method `f` traps.
     const TRAPS: &[u8] =
         b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x15\x01\x11canister_update f\0\0\x0a\x05\x01\x03\0\0\x0b";
+
+    /// A module whose installation sets a timer that traps.
+    const TIMER_TRAPS: &[u8] = b"\0asm\x01\0\0\0\x01\x09\x02\x60\x01\x7e\x01\x7e\x60\0\0\
+        \x02\x18\x01\x03ic0\x10global_timer_set\0\0\x03\x03\x02\x01\x01\
+        \x07\x29\x02\x0dcanister_init\0\x01\x15canister_global_timer\0\x02\
+        \x0a\x0d\x02\x07\0\x42\x01\x10\0\x1a\x0b\x03\0\0\x0b";
+
+    #[test]
+    fn a_trap_in_the_producers_timer_is_told_and_ends_nothing() {
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        let client = Embedded::start(crate::wasm::of_tests()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), TIMER_TRAPS).unwrap();
+        let log = Log::of(&client, install(&client, file.path(), &[]).unwrap());
+        for _ in 0..2 {
+            client.transport().pass(std::time::Duration::from_secs(60)).unwrap();
+        }
+        let lines = log.new_lines();
+        assert!(lines.len() == 1 && lines[0].starts_with("[TRAP]: "), "{lines:?}");
+        assert!(client.get_head().wait().unwrap().is_err(), "Coppice answers: it has no block");
+    }
 
     #[test]
     fn traps_of_the_producer_are_told_once() {

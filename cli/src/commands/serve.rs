@@ -27,7 +27,7 @@ pub struct ServeArgs {
 pub fn command(args: &ServeArgs) -> Result<()> {
     exit_on_signals()?;
     let client = args.network.connect_for("serve")?;
-    let gateway = Gateway::bind(args.port)?;
+    let gateway = Gateway::bind(args.port)?.naming(client.transport().url().into());
     let canister = client.transport().canister();
     gateway.announce("/", canister, args.json)?;
     say!("canister {canister}; press Ctrl-C to end");

@@ -2,7 +2,7 @@
 
 use super::wrap::{self, COLUMNS};
 use super::{Seen, figures};
-use crate::network::on_network;
+use crate::gateway::on_network;
 use crate::report::moment;
 use crate::terminal::printable;
 use anstyle::{AnsiColor, Style};

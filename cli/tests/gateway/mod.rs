@@ -293,7 +293,7 @@ impl Inner {
                 }
                 replica.signed(&query, outcome)
             }
-            Ok(Request::ReadState(call)) => replica.state(call.as_ref()),
+            Ok(Request::ReadState { call, canister }) => replica.state(call.as_ref(), canister),
         }
         .unwrap()
     }

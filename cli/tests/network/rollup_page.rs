@@ -65,7 +65,6 @@ fn commands_of_the_page_find_pruned_payments_in_the_database() {
     coppice_host::set_module_cache(coppice_host::default_module_cache());
     let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(rollup()).unwrap());
     api::allow(&client, &[me]).unwrap();
-    client.transport().add_controllers(&[me]).unwrap();
     assert!(calls.contains(&client.transport().canister().to_text()));
     let replica = Replica::new(client.transport().share());
     let gateway = Gateway::bind(0).unwrap().answering(Box::new(move |request| {

@@ -4,10 +4,27 @@ use super::answer::Outcome;
 use anyhow::Result;
 use candid::Principal;
 use coppice_host::Host;
-use coppice_host::certificate::{Keys as NetworkKeys, number, tree};
+use coppice_host::certificate::{Keys as NetworkKeys, cbor, number, tree};
 use ic_certification::hash_tree::leaf;
 use ic_transport_types::{NodeSignature, RequestId};
 use std::sync::Arc;
+
+/// A canister's module and controllers.
+pub struct Described {
+    id: Principal,
+    /// The Candid interface in the module's metadata.
+    candid: Option<Vec<u8>>,
+    hash: Option<Vec<u8>>,
+    controllers: Vec<Principal>,
+}
+
+impl Described {
+    /// Describes a canister; `None` if there is none of this principal.
+    pub fn of(host: &Host, id: Principal) -> Option<Self> {
+        let (hash, controllers) = host.canister_info(id)?;
+        Some(Self { id, candid: host.public_metadata(id, "candid:service"), hash, controllers })
+    }
+}
 
 /// The keys of the network, and that of the subnet's node, which is fixed because it protects nothing.
 pub struct Keys {
@@ -40,10 +57,25 @@ impl Keys {
     ///
     /// # Errors
     /// When it cannot be encoded.
-    pub fn of_state(&self, call: Option<(&RequestId, &Outcome)>, now: u64) -> Result<Vec<u8>> {
+    pub fn of_state(
+        &self,
+        call: Option<(&RequestId, &Outcome)>,
+        canister: Option<&Described>,
+        now: u64,
+    ) -> Result<Vec<u8>> {
         let node = Principal::self_authenticating(self.node_key());
         let name = |name: &str| name.as_bytes().to_vec();
-        let mut top = vec![self.network.sharded_ranges()?];
+        let mut top = Vec::new();
+        if let Some(Described { id, candid, hash, controllers }) = canister {
+            let mut parts = vec![(name("controllers"), leaf(controllers_in_cbor(controllers)?))];
+            parts.extend(candid.iter().map(|candid| {
+                let service = (name("candid:service"), leaf(candid.clone()));
+                (name("metadata"), tree(vec![service]))
+            }));
+            parts.extend(hash.iter().map(|hash| (name("module_hash"), leaf(hash.clone()))));
+            top.push((name("canister"), tree(vec![(id.as_slice().to_vec(), tree(parts))])));
+        }
+        top.push(self.network.sharded_ranges()?);
         if let Some((id, outcome)) = call {
             let parts = match outcome {
                 Ok(reply) => vec![(name("reply"), leaf(reply.clone())), (name("status"), leaf(name("replied")))],
@@ -67,4 +99,10 @@ impl Keys {
         top.push((name("time"), leaf(number(now)?)));
         Ok(self.network.of_tree(tree(top))?)
     }
+}
+
+/// Returns principals as a list of byte strings in CBOR.
+fn controllers_in_cbor(controllers: &[Principal]) -> Result<Vec<u8>> {
+    let bytes: Vec<serde_bytes::ByteBuf> = controllers.iter().map(|of| of.as_slice().to_vec().into()).collect();
+    Ok(cbor(&bytes)?)
 }

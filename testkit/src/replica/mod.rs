@@ -11,18 +11,21 @@
 
 mod answer;
 mod certificate;
+mod management;
 mod request;
 mod signature;
 
 pub use answer::{Answer, Outcome};
 use anyhow::Result;
 use axum::http::StatusCode;
-use certificate::Keys;
+use candid::Principal;
+use certificate::{Described, Keys};
 use coppice_host::certificate::real_time;
 use coppice_host::{ErrorCode, Host};
 use ic_transport_types::{
     QueryResponse, ReadStateResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse,
 };
+use management::Management;
 pub use request::{Call, Request};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,13 +61,14 @@ pub struct Replica {
     host: Arc<Host>,
     keys: Keys,
     calls: Mutex<Calls>,
+    management: Management,
 }
 
 impl Replica {
     /// Creates a subnet with the keys of a host, whose certificates carry the real time from now on.
     pub fn new(host: Arc<Host>) -> Self {
         host.certify_with_real_time();
-        Self { keys: Keys::of(&host), host, calls: Mutex::default() }
+        Self { keys: Keys::of(&host), host, calls: Mutex::default(), management: Management::default() }
     }
 
     /// Returns the root key in DER.
@@ -85,7 +89,7 @@ impl Replica {
                 self.replied(&call, &outcome)
             }
             Ok(Request::Query(query)) => self.signed(&query, self.query(&query)),
-            Ok(Request::ReadState(call)) => self.state(call.as_ref()),
+            Ok(Request::ReadState { call, canister }) => self.state(call.as_ref(), canister),
         }
     }
 
@@ -102,8 +106,12 @@ impl Replica {
         if let Some(outcome) = self.calls().outcomes.get(&call.id) {
             return outcome.clone();
         }
-        let outcome = self.host.update_call(call.canister, call.sender, &call.method, call.arg.clone());
-        let outcome = outcome.map_err(|reject| reject_of(&reject));
+        let outcome = if call.canister == Principal::management_canister() {
+            self.management.call(&self.host, call.sender, &call.method, &call.arg)
+        } else {
+            let outcome = self.host.update_call(call.canister, call.sender, &call.method, call.arg.clone());
+            outcome.map_err(|reject| reject_of(&reject))
+        };
         if !is_filtered(&outcome) {
             let mut calls = self.calls();
             calls.outcomes.insert(call.id, outcome.clone());
@@ -126,7 +134,7 @@ impl Replica {
             // The ingress filter's answer is that of one replica, and is not certified.
             Err(reject) if is_filtered(outcome) => self.rejected(reject.clone()),
             _ if call.version < SYNCHRONOUS => Ok(Answer { status: StatusCode::ACCEPTED, body: Vec::new() }),
-            _ => Answer::ok(&TransportCallResponse::Replied { certificate: self.certificate(Some(&call.id))? }),
+            _ => Answer::ok(&TransportCallResponse::Replied { certificate: self.certificate(Some(&call.id), None)? }),
         }
     }
 
@@ -162,18 +170,19 @@ impl Replica {
         Answer::ok(&response)
     }
 
-    /// Answers with a certificate of the state, and of one call's outcome.
+    /// Answers with a certificate of the state, of one call's outcome, and of one canister's module and controllers.
     ///
     /// # Errors
     /// When the answer cannot be encoded.
-    pub fn state(&self, call: Option<&RequestId>) -> Result<Answer> {
-        Answer::ok(&ReadStateResponse { certificate: self.certificate(call)? })
+    pub fn state(&self, call: Option<&RequestId>, canister: Option<Principal>) -> Result<Answer> {
+        Answer::ok(&ReadStateResponse { certificate: self.certificate(call, canister)? })
     }
 
-    fn certificate(&self, call: Option<&RequestId>) -> Result<Vec<u8>> {
+    fn certificate(&self, call: Option<&RequestId>, canister: Option<Principal>) -> Result<Vec<u8>> {
         let calls = self.calls();
         let asked = call.and_then(|id| calls.outcomes.get_key_value(id));
-        self.keys.of_state(asked, real_time())
+        let canister = canister.and_then(|id| Described::of(&self.host, id));
+        self.keys.of_state(asked, canister.as_ref(), real_time())
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {

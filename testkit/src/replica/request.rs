@@ -29,8 +29,8 @@ pub enum Request {
     /// A replicated call.
     Call(Call),
     Query(Call),
-    /// The state, with the outcome of a call if one is named.
-    ReadState(Option<RequestId>),
+    /// The state, with the outcome of a call and the module of a canister if they are named.
+    ReadState { call: Option<RequestId>, canister: Option<Principal> },
 }
 
 impl Request {
@@ -80,7 +80,11 @@ impl Request {
                     }
                     _ => None,
                 });
-                Ok(Self::ReadState(calls.next()))
+                let mut canisters = paths.iter().filter_map(|path| match &path[..] {
+                    [label, id, ..] if label.as_bytes() == b"canister" => Principal::try_from(id.as_bytes()).ok(),
+                    _ => None,
+                });
+                Ok(Self::ReadState { call: calls.next(), canister: canisters.next() })
             }
             _ => Err(refused("the envelope is of another request than the path")),
         }

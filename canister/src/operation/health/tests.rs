@@ -201,7 +201,7 @@ fn low_cycles_are_reported_as_the_daemon_sees_them() {
     memory::forget();
     crate::logs::forget();
     state::init(&InitArg::default()).unwrap();
-    let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
+    let producer = Grant { principal: Principal::from_slice(&[1]), role: Role::Producer };
     state::mutate(|state| state.grant_role(producer)).unwrap();
     let change = ConfigChange {
         set_up_as_meant: Some(true),

@@ -188,7 +188,7 @@ fn heights(pruner: &UtxoPruner, retention: u32, found: &mut Vec<Finding>) {
 
 /// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
 /// setting the record aside would have them pruned.
-fn remedy(code: &str, current: u32) -> Option<Action> {
+pub(super) fn remedy(code: &str, current: u32) -> Option<Action> {
     let (text, command) = match code {
         "LowCycles" => ("Top the canister up.", Command::TopUp),
         "ReservedCyclesLimit" => {
