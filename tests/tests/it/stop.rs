@@ -36,7 +36,7 @@ fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     let progress = PruneProgress::HasMore { reason: Some(StopReason::Stopped) };
     assert_eq!((plan.held_by, plan.blocks, plan.progress), (Some(HeldBy::Stopped), 0, progress));
     let problem = stopped_problem(coppice).unwrap();
-    assert_eq!((problem.severity, problem.since_ns), (Severity::Warning, since));
+    assert_eq!((problem.severity, problem.since_ns), (Severity::Warning, Some(since)));
     assert!(problem.action.contains("set_deletions_stopped '(false)'"), "{problem:?}");
     assert!(coppice.page("/metrics").contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
     let status = coppice.anyone().get_blob_deletion_status().answer();

@@ -30,8 +30,9 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let job = world.status().pending.unwrap();
     let says = format!("job {} for height 12 waits for the block assembly", job.id);
     let problem = raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says);
+    let since = problem.since_ns.unwrap();
     assert!(
-        problem.since_ns <= noticed && problem.since_ns + HOUR * NS < health(coppice).time_ns,
+        since <= noticed && since + HOUR * NS < health(coppice).time_ns,
         "{problem:?}, {noticed}"
     );
     assert!(problem.action.contains("utxo_set_block_assembly_state"));

@@ -31,7 +31,7 @@ fn an_abandoned_block_upload_is_reported() {
         "the upload of block 0 has been idle for 1 h, and upload_expiry_secs = 18446744073709551615 keeps it open";
     let raised = |says: &str| raised(&coppice, ProblemCode::UploadStuck, Severity::Critical, says);
     let problem = raised(says);
-    assert!(problem.since_ns.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
+    assert!(problem.since_ns.unwrap().abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
     assert!(page(&coppice).contains("UploadStuck"));
     // The producer completes the upload.
     let (_, chunks) = upload(&plain(0, 3, 5_000), 1_000);
