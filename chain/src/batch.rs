@@ -54,7 +54,8 @@ impl ChainStore {
             return Err(bad_list("the list of blocks is empty".into()));
         }
         if let Some([before, block]) = blocks.array_windows().find(|[a, b]| a.number.checked_add(1) != Some(b.number)) {
-            let why = format!("block {} follows block {} in the list: numbers rise by one", block.number, before.number);
+            let why =
+                format!("block {} follows block {} in the list: numbers rise by one", block.number, before.number);
             return Err(bad_list(why));
         }
         let most_references: u64 = blocks.iter().map(|block| block.index.len() as u64 / LEAST_REFERENCE).sum();
@@ -82,9 +83,7 @@ impl ChainStore {
                 Ok(())
             }
             Ok(Fit::NoRoom { .. }) if batch.has_one => Err(AppendStop::HasMore),
-            Ok(Fit::NoRoom { entered }) => {
-                Err(AppendStop::Refused(too_large("references: upload the block", entered)))
-            }
+            Ok(Fit::NoRoom { entered }) => Err(AppendStop::Refused(too_large("references: upload the block", entered))),
             Err(error) => Err(AppendStop::Refused(error)),
         }
     }

@@ -65,8 +65,8 @@ pub mod testing;
 mod transit;
 mod upload;
 
-pub use coppice_interface::segments::Segment;
 pub use batch::Batch;
+pub use coppice_interface::segments::Segment;
 pub use draft::Admission;
 pub use hash::{Hash, MAX_HASH};
 pub use header::{BlockMeta, Numbers, StoredHeader};

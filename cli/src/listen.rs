@@ -57,7 +57,10 @@ impl Listener {
                 request.respond(answer);
             }
         };
-        std::thread::Builder::new().name("listen".into()).spawn(serve).context("cannot start the thread that answers")?;
+        std::thread::Builder::new()
+            .name("listen".into())
+            .spawn(serve)
+            .context("cannot start the thread that answers")?;
         if target().is_hidden() {
             let of = Arc::downgrade(&watched);
             let lines = move || {
@@ -69,7 +72,10 @@ impl Listener {
                     }
                 }
             };
-            std::thread::Builder::new().name("lines".into()).spawn(lines).context("cannot start the thread of lines")?;
+            std::thread::Builder::new()
+                .name("lines".into())
+                .spawn(lines)
+                .context("cannot start the thread of lines")?;
         }
         Ok(Self { server })
     }
@@ -149,7 +155,8 @@ pub mod tests {
         let mut checked = 0;
         for file in files {
             let words = file.split(|character| !is_of_name(character));
-            for name in words.filter(|word| word.starts_with("coppice_indexer_") || word.starts_with("coppice_worker_")) {
+            for name in words.filter(|word| word.starts_with("coppice_indexer_") || word.starts_with("coppice_worker_"))
+            {
                 assert!(exist.contains_key(name), "{name}");
                 checked += 1;
             }

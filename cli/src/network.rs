@@ -37,7 +37,8 @@ const IC: &str = "https://icp-api.io";
 /// The network that `icp network start` starts.
 const LOCAL: &str = "http://127.0.0.1:8000";
 /// The error if no network is named.
-const UNNAMED: &str = "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
+const UNNAMED: &str =
+    "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
 
 /// A canister on a network.
 pub struct Network {

@@ -45,7 +45,11 @@ pub fn plan(plan: &PrunePlan) -> String {
         0 => format!("It would prune nothing now{}.", held.replace("; the rest is", ": what is due is")),
         blocks => {
             let blocks = many(blocks, "block").replacen(&blocks.to_string(), &count(blocks), 1);
-            format!("Its next tick would prune {blocks} below block {}, {} bytes{held}.", count(plan.before), count(plan.bytes))
+            format!(
+                "Its next tick would prune {blocks} below block {}, {} bytes{held}.",
+                count(plan.before),
+                count(plan.bytes)
+            )
         }
     }
 }
@@ -88,7 +92,10 @@ mod tests {
         let due = Some(PruneReason::Retention);
         assert_eq!(plan(&plan_of(1, due, None)), "Its next tick would prune 1 block below block 1,012, 5,000 bytes.");
         let held = plan(&plan_of(1_000, due, Some(HeldBy::Exporter("archive".into()))));
-        assert!(held.starts_with("Its next tick would prune 1,000 blocks") && held.contains("the rest is held: "), "{held}");
+        assert!(
+            held.starts_with("Its next tick would prune 1,000 blocks") && held.contains("the rest is held: "),
+            "{held}"
+        );
         let none = plan(&plan_of(0, due, Some(HeldBy::Exporter("archive".into()))));
         assert!(none.starts_with("It would prune nothing now: what is due is held: "), "{none}");
     }

@@ -104,10 +104,17 @@ impl Stop {
         let end = move || {
             drop(stop.0.1.wait_while(stop.lock(), |set| set.is_none()));
             std::thread::sleep(time);
-            stderr().note(Level::Warn, "ended", "ended before everything could be reported: leases end at their expiry");
+            stderr().note(
+                Level::Warn,
+                "ended",
+                "ended before everything could be reported: leases end at their expiry",
+            );
             std::process::exit(code.into());
         };
-        std::thread::Builder::new().name("end".into()).spawn(end).context("cannot start the thread that ends the command")?;
+        std::thread::Builder::new()
+            .name("end".into())
+            .spawn(end)
+            .context("cannot start the thread that ends the command")?;
         Ok(())
     }
 

@@ -282,8 +282,15 @@ fn limit_of_each_argument_is_twice_the_longest_one_sent() {
     }
     assert!(wrong.is_empty(), "twice the longest is\n{}", wrong.join("\n"));
     let payload = TABLE.iter().map(|of| of.name).filter(|method| !longest.contains_key(method));
-    let expected =
-        ["append_block", "append_blocks", "append_compressed", "put_block_chunk", "utxo_create", "utxo_spend", "utxo_put_transaction_chunk"];
+    let expected = [
+        "append_block",
+        "append_blocks",
+        "append_compressed",
+        "put_block_chunk",
+        "utxo_create",
+        "utxo_spend",
+        "utxo_put_transaction_chunk",
+    ];
     assert_eq!(payload.collect::<Vec<_>>(), expected);
     assert_eq!(longest.len() + expected.len(), TABLE.len(), "a method that is not there");
 }

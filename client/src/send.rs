@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn refused_block_ends_the_call_with_its_number() {
-        let refused = |next, error| Script::default().answers("append_blocks", answer(next, Some(AppendStop::Refused(error))));
+        let refused =
+            |next, error| Script::default().answers("append_blocks", answer(next, Some(AppendStop::Refused(error))));
         let unsent = |script| send(script, &blocks(4, 9)).unwrap_err();
         let gap = AppendError::Gap { expected: 3 };
         for (next, number) in [(5, 5), (7, 7), (3, 5), (99, 5)] {

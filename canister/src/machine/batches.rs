@@ -169,11 +169,9 @@ fn empty_list_and_numbers_that_do_not_rise_by_one_are_refused_and_nothing_is_app
     assert_eq!(said(&[]), (0, "the list of blocks is empty".into()));
     append(&chain[..1]);
     assert_eq!(said(&[]).0, 8);
-    for (list, why) in [
-        ([1, 3], "block 10 follows block 8"),
-        ([1, 1], "block 8 follows block 8"),
-        ([2, 1], "block 8 follows block 9"),
-    ] {
+    for (list, why) in
+        [([1, 3], "block 10 follows block 8"), ([1, 1], "block 8 follows block 8"), ([2, 1], "block 8 follows block 9")]
+    {
         let (next, found) = said(&list.map(|at| chain[at].clone()));
         assert!(next == 8 && found.contains(why), "{next}, {found}");
     }
@@ -215,10 +213,7 @@ fn block_with_more_references_than_a_message_enters_is_too_large_only_as_the_fir
     let chain = chain_of(3, &[many.clone(), many.clone(), many]);
     world.set_slice(20);
     let large = append(&chain);
-    assert_eq!(
-        large,
-        refused(3, AppendError::TooLarge { what: "references: upload the block".into(), limit: 20 })
-    );
+    assert_eq!(large, refused(3, AppendError::TooLarge { what: "references: upload the block".into(), limit: 20 }));
     world.set_slice(30);
     append(&chain[..1]);
     world.set_slice(20);
@@ -233,7 +228,8 @@ fn block_with_more_references_than_a_message_enters_is_too_large_only_as_the_fir
 fn emergency_mark_that_a_list_reaches_stops_it_before_the_next_block() {
     let _world = world(1, false);
     let class = u64::from(world::CLASS);
-    let policy = PrunePolicyArg { target_bytes: Some(20 * class), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    let policy =
+        PrunePolicyArg { target_bytes: Some(20 * class), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     super::prune::set_prune_policy(policy).unwrap();
     let chain = chain_of(1, &vec![Draft { body: 60_000, ids: vec![], own: 1, keys: vec![] }; 40]);
     let AppendedBlocks { next, stopped } = append(&chain);

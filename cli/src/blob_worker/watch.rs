@@ -73,7 +73,10 @@ mod tests {
     fn a_round_ends_a_fault() {
         let watch = Watch::default();
         watch.failed("s3://b: no answer");
-        assert_eq!((watch.fault().as_deref(), read(&watch)["coppice_worker_failing"]), (Some("s3://b: no answer"), 1.0));
+        assert_eq!(
+            (watch.fault().as_deref(), read(&watch)["coppice_worker_failing"]),
+            (Some("s3://b: no answer"), 1.0)
+        );
         watch.went(&Figures { deleted: 7, ..Figures::default() });
         let metrics = read(&watch);
         assert_eq!((watch.fault(), metrics["coppice_worker_failing"]), (None, 0.0));

@@ -28,9 +28,9 @@ pub mod secure;
 pub mod steps;
 pub mod store;
 pub mod tables;
-pub mod watch;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 
 use crate::client::CanisterClient;
 use crate::report::{Report, blocks, bytes, count, seconds_since, transactions};

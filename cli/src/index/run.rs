@@ -234,7 +234,8 @@ mod tests {
         let stop = Stop::default();
         let lost = || anyhow::Error::from(database::Lost("connection refused".into()));
         let open = |database_retry, good_after: u64, error: &dyn Fn() -> anyhow::Error| {
-            let until = Until { caught_up: false, max_wait: Duration::from_millis(1), database_retry, watch: Arc::default() };
+            let until =
+                Until { caught_up: false, max_wait: Duration::from_millis(1), database_retry, watch: Arc::default() };
             let mut tries = 0;
             let opened = opened(&until, &stop, || {
                 tries += 1;

@@ -70,7 +70,11 @@ impl Watched for Watch {
             state.figures;
         let gauges = [
             ("coppice_indexer_tip_block", "Number of the newest stored block.", state.tip.unwrap_or(0)),
-            ("coppice_indexer_lag_blocks", "Blocks from the newest stored one to the certified head.", lag.unwrap_or(0)),
+            (
+                "coppice_indexer_lag_blocks",
+                "Blocks from the newest stored one to the certified head.",
+                lag.unwrap_or(0),
+            ),
             (
                 "coppice_indexer_acknowledged_before_block",
                 "Number below which all blocks are acknowledged.",
@@ -134,7 +138,10 @@ mod tests {
         watch.database_failed("connection refused");
         assert_eq!(watch.fault().as_deref(), Some("the database: connection refused"));
         let metrics = read(&watch);
-        assert_eq!((metrics["coppice_indexer_database_failing"], metrics["coppice_indexer_canister_failing"]), (1.0, 1.0));
+        assert_eq!(
+            (metrics["coppice_indexer_database_failing"], metrics["coppice_indexer_canister_failing"]),
+            (1.0, 1.0)
+        );
         assert!(metrics["coppice_indexer_certificate_timestamp_seconds"] > 1_600_000_000.0, "{metrics:?}");
         assert_eq!(watch.line().as_deref(), Some("stored up to no block, lag unknown, 0 in this run"));
     }

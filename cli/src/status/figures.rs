@@ -44,7 +44,8 @@ pub fn lines(seen: &Seen) -> Vec<String> {
             count(sum(|store| store.dead))
         );
         let due = queue.stores.iter().filter_map(|store| store.due_since_ns).min();
-        let due = due.map(|at| format!("; due for {}", duration(seen.health.time_ns.saturating_sub(at) / 1_000_000_000)));
+        let due =
+            due.map(|at| format!("; due for {}", duration(seen.health.time_ns.saturating_sub(at) / 1_000_000_000)));
         lines.push(line("queue", &(text + &due.unwrap_or_default())));
     }
     let memory = format!(
@@ -79,7 +80,12 @@ fn many_counted(number: u64, one: &str) -> String {
 fn head(seen: &Seen) -> String {
     match (seen.prune.head, seen.prune.oldest_kept_block) {
         (Some(head), Some(oldest)) => {
-            format!("block {}; {} kept from block {} on", count(head), many_counted(seen.storage.blocks, "block"), count(oldest))
+            format!(
+                "block {}; {} kept from block {} on",
+                count(head),
+                many_counted(seen.storage.blocks, "block"),
+                count(oldest)
+            )
         }
         (Some(head), None) => format!("block {}; none is kept", count(head)),
         (None, _) => "no block was appended".into(),

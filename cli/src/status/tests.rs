@@ -20,7 +20,8 @@ fn problem(code: ProblemCode, severity: Severity, since_ns: Option<u64>) -> Prob
 }
 
 fn seen(problems: Vec<Problem>) -> Seen {
-    let debt = || IndexDebt { entries: 0, buckets: 0, debt: 0, begin_debt: 0, forced_debt: 0, cursor: None, dropped: 0 };
+    let debt =
+        || IndexDebt { entries: 0, buckets: 0, debt: 0, begin_debt: 0, forced_debt: 0, cursor: None, dropped: 0 };
     let healthy = problems.iter().all(|problem| problem.severity == Severity::Notice);
     Seen {
         canister: ID.into(),
@@ -68,7 +69,12 @@ fn seen(problems: Vec<Problem>) -> Seen {
             head: Some(1_234),
             estimated_kept_bytes: 500 << 20,
             capacity_bytes: 500 << 20,
-            water_marks: Some(WaterMarks { target: 1_000 << 20, high: 900 << 20, low: 800 << 20, emergency: 950 << 20 }),
+            water_marks: Some(WaterMarks {
+                target: 1_000 << 20,
+                high: 900 << 20,
+                low: 800 << 20,
+                emergency: 950 << 20,
+            }),
             last_run: None,
             runs: 1,
             ticks: 1,
@@ -206,7 +212,10 @@ fn cycles_are_shown_to_callers_who_may_know_them() {
     // A GiB takes 11 G a day, and the timers 8 G at most.
     let known = page(&seen, false);
     let line = known.lines().find(|line| line.starts_with("cycles")).unwrap();
-    assert!(line.contains("3.400 T liquid, ") && line.ends_with(" days of storage and timers, without feeding"), "{line}");
+    assert!(
+        line.contains("3.400 T liquid, ") && line.ends_with(" days of storage and timers, without feeding"),
+        "{line}"
+    );
     seen.health.cycles = Some(CyclesStatus { liquid: 100_000_000_000, missing: 312_000_000_000 });
     assert!(page(&seen, false).contains("cycles     0.100 T liquid, 0.312 T missing"));
     fits(&known);

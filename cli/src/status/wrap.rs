@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn words_fill_lines_of_80_columns() {
         let lines = words(&"word ".repeat(40), 2);
-        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= 80 && line.starts_with("  word")), "{lines:?}");
+        assert!(
+            lines.len() == 3 && lines.iter().all(|line| line.len() <= 80 && line.starts_with("  word")),
+            "{lines:?}"
+        );
         assert_eq!(words("", 2), [] as [&str; 0]);
         let long = "a".repeat(100);
         assert_eq!(words(&format!("b {long} c"), 0), ["b", &long, "c"]);

@@ -19,7 +19,8 @@ fn command_without_a_network_reports_it_in_one_sentence() {
         ("serve", &[], lab),
         ("blob-worker", &["--store", "tx/tx=file:///"], none),
     ] {
-        let named = "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
+        let named =
+            "name the canister with --network NETWORK and --canister ID, or with COPPICE_NETWORK and COPPICE_CANISTER";
         let expected = format!("{named}{hint}").replace("COMMAND", command);
         let output = coppice(&[&[command], options].concat());
         assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{command}");

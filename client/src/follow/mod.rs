@@ -130,7 +130,8 @@ impl<T: Transport> Client<T> {
                 done.appended += end - next;
                 sent.map_err(|Unsent { number, error }| FollowError::Append { number, error })?;
                 let newest = blocks.into_iter().next_back();
-                *head = newest.map_or(Head::Unknown, |AppendBlock { number, hash, .. }| Head::Is(BlockId { number, hash }));
+                *head =
+                    newest.map_or(Head::Unknown, |AppendBlock { number, hash, .. }| Head::Is(BlockId { number, hash }));
                 return Ok(Step::Progress);
             }
             (Head::Is(head), None)
@@ -177,7 +178,9 @@ async fn with_successors<C: Chain + ?Sized>(
     let mut blocks = vec![block];
     while goes_on && let Some(parent) = blocks.last() {
         let number = parent.number + 1;
-        let Some(next) = common::block(chain, number).await?.filter(|next| next.parent_hash == parent.hash) else { break };
+        let Some(next) = common::block(chain, number).await?.filter(|next| next.parent_hash == parent.hash) else {
+            break;
+        };
         if !room.takes(&next) {
             break;
         }

@@ -224,10 +224,9 @@ fn block_whose_answer_was_lost_is_not_sent_again_if_it_is_the_head() {
 fn message_takes_the_blocks_for_which_it_has_room() {
     let mut chain = blocks(1..=8, 100);
     chain.iter_mut().for_each(|block| block.body = vec![7; 400_000].into());
-    let script = empty().appended(3).refused(5, AppendError::UploadOpen(UploadOpen {
-        by: candid::Principal::anonymous(),
-        expires_at_secs: 9,
-    }));
+    let script = empty()
+        .appended(3)
+        .refused(5, AppendError::UploadOpen(UploadOpen { by: candid::Principal::anonymous(), expires_at_secs: 9 }));
     let script = script.head(b'a', 4).appended(7).append(Ok(()));
     assert_eq!(follow(script, &patient(chain, 1)).unwrap(), appended(8));
 }

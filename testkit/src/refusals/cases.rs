@@ -181,7 +181,8 @@ impl<T> Accepts for &Of<T> {
 fn method<T: CandidType>(name: &'static str, cases: Vec<Case>) -> Method {
     let mut types = TypeContainer::new();
     let of = types.add::<T>();
-    let may_refuse = samples::has_result(&types.env, &of) || ["get_tip_certificate", "append_blocks", "append_compressed"].contains(&name);
+    let may_refuse = samples::has_result(&types.env, &of)
+        || ["get_tip_certificate", "append_blocks", "append_compressed"].contains(&name);
     assert_eq!(may_refuse, !cases.is_empty(), "{name}: an error of it is not Told");
     Method { name, cases }
 }

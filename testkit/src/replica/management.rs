@@ -7,10 +7,10 @@ use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Nat, Principal, encode_args, encode_one};
 use coppice_host::{CanisterSettings, Host, RejectResponse, Status};
 use ic_management_canister_types::{
-    CanisterIdRecord, CanisterInstallMode, CanisterStatusResult, CanisterStatusType, ChunkHash, DefiniteCanisterSettings,
-    DeleteCanisterSnapshotArgs, InstallChunkedCodeArgs, InstallCodeArgs, LoadCanisterSnapshotArgs, LogVisibility,
-    MemoryMetrics, ProvisionalTopUpCanisterArgs, QueryStats, Snapshot, SnapshotVisibility, TakeCanisterSnapshotArgs,
-    UpdateSettingsArgs, UploadChunkArgs,
+    CanisterIdRecord, CanisterInstallMode, CanisterStatusResult, CanisterStatusType, ChunkHash,
+    DefiniteCanisterSettings, DeleteCanisterSnapshotArgs, InstallChunkedCodeArgs, InstallCodeArgs,
+    LoadCanisterSnapshotArgs, LogVisibility, MemoryMetrics, ProvisionalTopUpCanisterArgs, QueryStats, Snapshot,
+    SnapshotVisibility, TakeCanisterSnapshotArgs, UpdateSettingsArgs, UploadChunkArgs,
 };
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -155,7 +155,8 @@ impl Management {
             // The top-up of local networks, where cycles are made of nothing.
             "provisional_top_up_canister" => {
                 let (ProvisionalTopUpCanisterArgs { canister_id, amount },) = read(arg)?;
-                host.canister_info(canister_id).ok_or_else(|| Refusal::Own(format!("there is no canister {canister_id}")))?;
+                host.canister_info(canister_id)
+                    .ok_or_else(|| Refusal::Own(format!("there is no canister {canister_id}")))?;
                 host.add_cycles(canister_id, u128::try_from(amount.0).unwrap_or(u128::MAX / 2));
             }
             other => return Err(Refusal::Own(format!("the management canister of this host has no method {other}"))),
@@ -279,11 +280,8 @@ mod tests {
         let taken: Snapshot = candid::decode_one(&call("take_canister_snapshot", encode_one(take).unwrap())).unwrap();
         assert_eq!(list(), std::slice::from_ref(&taken));
         let snapshot_id = taken.id;
-        let load = LoadCanisterSnapshotArgs {
-            canister_id,
-            snapshot_id: snapshot_id.clone(),
-            sender_canister_version: None,
-        };
+        let load =
+            LoadCanisterSnapshotArgs { canister_id, snapshot_id: snapshot_id.clone(), sender_canister_version: None };
         call("load_canister_snapshot", encode_one(load).unwrap());
         call("start_canister", id());
         call("delete_canister_snapshot", encode_one(DeleteCanisterSnapshotArgs { canister_id, snapshot_id }).unwrap());

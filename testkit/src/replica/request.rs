@@ -30,7 +30,10 @@ pub enum Request {
     Call(Call),
     Query(Call),
     /// The state, with the outcome of a call and the module of a canister if they are named.
-    ReadState { call: Option<RequestId>, canister: Option<Principal> },
+    ReadState {
+        call: Option<RequestId>,
+        canister: Option<Principal>,
+    },
 }
 
 impl Request {

@@ -53,7 +53,10 @@ pub fn read<T: Known + CandidType + 'static>(bytes: &[u8]) -> Result<T, Unreadab
     let plain = plain(bytes)?;
     let value = known::read_within(&plain, &header::<T>(), READING_QUOTA);
     value.ok_or_else(|| {
-        unreadable(LENGTH, "the plain bytes are not the argument with the type table of this version, in its shortest form")
+        unreadable(
+            LENGTH,
+            "the plain bytes are not the argument with the type table of this version, in its shortest form",
+        )
     })
 }
 

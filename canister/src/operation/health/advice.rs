@@ -108,11 +108,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "Top the canister up, above feed_min_liquid_cycles; pruning continues down to min_liquid_cycles.",
             Command::TopUp,
         ),
-        Code::TimersStopped => (
-            Critical,
-            "Top the canister up.",
-            Command::TopUp,
-        ),
+        Code::TimersStopped => (Critical, "Top the canister up.", Command::TopUp),
         Code::UpgradeUnpaid => (Warning, "Top the canister up before you upgrade it.", Command::TopUp),
         Code::NotReady => (
             Critical,
@@ -130,11 +126,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::MemoryNearCap => (Warning, CAP_ACTION, PAGES),
         Code::MemoryAtCap => (Critical, CAP_ACTION, PAGES),
-        Code::Damaged => (
-            Critical,
-            "Read the log, which names each fault; feed lost data again if needed.",
-            ERRORS,
-        ),
+        Code::Damaged => (Critical, "Read the log, which names each fault; feed lost data again if needed.", ERRORS),
         Code::DamageAcknowledged => {
             (Notice, "Nothing: an operator has acknowledged the damage. The log names each fault.", ERRORS)
         }
@@ -143,11 +135,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "The head is the only block: append the next one; if that is refused as Conflict, empty the chain as an admin.",
             RESET,
         ),
-        Code::WorkSkipped => (
-            Critical,
-            "Read the log, which names the trap.",
-            ERRORS,
-        ),
+        Code::WorkSkipped => (Critical, "Read the log, which names the trap.", ERRORS),
         Code::RecordsSkipped => (
             Warning,
             "See `skipped` of utxo_get_pruner_status; utxo_set_aside(slot, false) retries a record.",
@@ -214,11 +202,9 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
                         acknowledge.";
             (Notice, text, ACKNOWLEDGE)
         }
-        Code::UploadOpen => (
-            Notice,
-            "The producer commits the upload; an operator may drop it, and it expires by itself.",
-            ABORT,
-        ),
+        Code::UploadOpen => {
+            (Notice, "The producer commits the upload; an operator may drop it, and it expires by itself.", ABORT)
+        }
         Code::HeadStale => (
             Warning,
             "Check the producer; if the chain is meant to pause, raise max_head_age_secs, or set it to 0 to disable the check.",
@@ -274,9 +260,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::RecordsNearFull => (Warning, RECORDS_ACTION, UTXO_BYTES),
         Code::RecordsFull => (Critical, RECORDS_ACTION, UTXO_BYTES),
-        Code::UploadStuck => {
-            (Critical, "Continue the upload with its producer, or drop it as an operator.", ABORT)
-        }
+        Code::UploadStuck => (Critical, "Continue the upload with its producer, or drop it as an operator.", ABORT),
         Code::TransactionUploadStuck => (
             Warning,
             "Continue with its producer (list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, so that the \
@@ -286,7 +270,10 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::NoProducer => (
             Notice,
             "Grant the role BlockProducer to the feeder of blocks, or UtxoFeeder to the feeder of UTXO records.",
-            call("grant_role", "(record { \"principal\" = principal #principal of sequencer#; role = variant { BlockProducer } })"),
+            call(
+                "grant_role",
+                "(record { \"principal\" = principal #principal of sequencer#; role = variant { BlockProducer } })",
+            ),
         ),
         Code::NoExporter => (
             Notice,

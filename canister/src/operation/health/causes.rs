@@ -96,7 +96,11 @@ mod tests {
         for cause in &CAUSES {
             let at = |code: ProblemCode| all.iter().position(|of| *of == code);
             for symptom in cause.demotes.iter().filter(|symptom| advice(**symptom).0 == advice(cause.code).0) {
-                assert!(at(*symptom).is_none_or(|at_symptom| at(cause.code) < Some(at_symptom)), "{:?}: {symptom:?}", cause.code);
+                assert!(
+                    at(*symptom).is_none_or(|at_symptom| at(cause.code) < Some(at_symptom)),
+                    "{:?}: {symptom:?}",
+                    cause.code
+                );
             }
         }
     }

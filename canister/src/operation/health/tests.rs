@@ -74,9 +74,9 @@ fn every_code_has_a_severity_and_commands_that_run_as_printed() {
             let (_, call) = call.split_once(&format!("{id} ")).unwrap();
             let (method, argument) = call.split_once(' ').unwrap();
             let function = env.get_method(&actor, method).unwrap_or_else(|error| panic!("{command}: {error}"));
-            let argument = argument.strip_prefix('\'').and_then(|argument| argument.strip_suffix('\'')).expect(&command);
-            let parsed =
-                candid_parser::parse_idl_args(argument).unwrap_or_else(|error| panic!("{command}: {error}"));
+            let argument =
+                argument.strip_prefix('\'').and_then(|argument| argument.strip_suffix('\'')).expect(&command);
+            let parsed = candid_parser::parse_idl_args(argument).unwrap_or_else(|error| panic!("{command}: {error}"));
             parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{command}: {error}"));
             assert_eq!(command.contains("--query"), function.is_query(), "{command}");
             calls += 1;

@@ -83,7 +83,10 @@ fn due_blobs_without_a_worker_are_reported_after_six_hours() {
         }
         assert!(waited < NAMED, "{:?}", health(&coppice));
     };
-    assert!(waited > 12 && health(&coppice).time_ns - problem.since_ns.unwrap() > 6 * 3_600 * NS, "{waited}: {problem:?}");
+    assert!(
+        waited > 12 && health(&coppice).time_ns - problem.since_ns.unwrap() > 6 * 3_600 * NS,
+        "{waited}: {problem:?}"
+    );
     let says = "store type Tx, the oldest for 6 h";
     raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
     assert!(page(&coppice).contains("BlobDeletionsWait"));

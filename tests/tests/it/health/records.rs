@@ -31,10 +31,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let says = format!("job {} for height 12 waits for the block assembly", job.id);
     let problem = raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says);
     let since = problem.since_ns.unwrap();
-    assert!(
-        since <= noticed && since + HOUR * NS < health(coppice).time_ns,
-        "{problem:?}, {noticed}"
-    );
+    assert!(since <= noticed && since + HOUR * NS < health(coppice).time_ns, "{problem:?}, {noticed}");
     assert!(problem.action.contains("utxo_set_block_assembly_state"));
     coppice.upgrade();
     assert_eq!(raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says).since_ns, problem.since_ns);

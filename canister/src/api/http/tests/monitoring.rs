@@ -71,15 +71,15 @@ fn every_alert_has_a_section_of_the_page() {
         text.lines().filter_map(|line| line.trim().strip_prefix(prefix)).map(|name| name.trim_matches('`')).collect()
     };
     let alerts = named(ALERTS, "- alert: ");
-    let sections: BTreeSet<&str> =
-        named(page, "### ").into_iter().filter(|name| name.starts_with("Coppice")).collect();
+    let sections: BTreeSet<&str> = named(page, "### ").into_iter().filter(|name| name.starts_with("Coppice")).collect();
     assert!(alerts.len() > 10);
     assert_eq!(alerts, sections);
     // The metrics that the page names exist, too.
     fresh();
     let text = get("/metrics").1;
     for (name, _) in metrics(page).into_iter().filter(|(name, _)| name.starts_with("coppice_")) {
-        let is_elsewhere = ["indexer_", "worker_", "exporter_"].iter().any(|of| name["coppice_".len()..].starts_with(of));
+        let is_elsewhere =
+            ["indexer_", "worker_", "exporter_"].iter().any(|of| name["coppice_".len()..].starts_with(of));
         assert!(is_elsewhere || text.contains(&format!("# TYPE {name} ")), "{name}");
     }
 }

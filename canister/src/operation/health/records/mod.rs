@@ -11,9 +11,9 @@ use super::values::more;
 use crate::state::State;
 use coppice_interface::text::hex;
 use coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
-use coppice_storage::WASM_PAGE;
 use coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
 use coppice_records::utxo::{Cursor, UtxoStore};
+use coppice_storage::WASM_PAGE;
 
 pub(super) use applying::with_stop;
 
