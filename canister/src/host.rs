@@ -236,8 +236,12 @@ mod tests {
         let at = raw.grow(3) as u64 * coppice_storage::WASM_PAGE;
         raw.write(at, b"not of Coppice");
         upgrade();
-        let notice =
-            || read(crate::operation::health::health).problems.into_iter().find(|found| found.code == "StrayMemory");
+        let notice = || {
+            read(|state| crate::operation::health::health(state, candid::Principal::anonymous()))
+                .problems
+                .into_iter()
+                .find(|found| found.code == "StrayMemory")
+        };
         assert!(notice().unwrap().message.starts_with("196608 bytes of stable memory are not of this chain"));
         let ledger = memory("ledger").unwrap();
         assert_eq!(ledger.grow(200), 0);

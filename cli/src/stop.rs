@@ -94,8 +94,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Ends the process with an exit code if the run has not ended this long after the flag was set. What the run has not reported by then
-    /// is done again by another run.
+    /// Ends the process with an exit code if the run has not ended this long after the flag was set. Another run repeats all that this run has not
+    /// reported by then.
     ///
     /// # Errors
     /// When the thread cannot be started.

@@ -73,6 +73,7 @@ mod error;
 mod follow;
 #[cfg(feature = "host")]
 mod host;
+mod item;
 mod methods;
 mod pages;
 mod read;

@@ -1,7 +1,7 @@
 //! Blocks in as few messages as hold them: `append_blocks`, and other ways for blocks that no message holds together.
 
-use crate::batch::{Item, Size};
 use crate::compress::compressed;
+use crate::item::{Item, Size};
 use crate::upload::{MOST_REFERENCES, references};
 use crate::{CallError, Client, Error, Failure, Sent, Transport};
 use coppice_interface::{AppendBlock, AppendError, AppendStop, AppendedBlocks, UploadError};

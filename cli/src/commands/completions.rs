@@ -1,9 +1,8 @@
 //! `coppice completions`.
 
-use super::Cli;
 use crate::terminal;
 use anyhow::Result;
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::{Shell, generate};
 
 /// Options of `coppice completions`.
@@ -18,25 +17,26 @@ pub struct CompletionsArgs {
 ///
 /// # Errors
 /// When stdout is full.
-pub fn command(args: &CompletionsArgs) -> Result<()> {
-    Ok(terminal::print_page(&completions(args.shell))?)
+pub fn command(args: &CompletionsArgs, commands: Command) -> Result<()> {
+    Ok(terminal::print_page(&completions(args.shell, commands))?)
 }
 
-fn completions(shell: Shell) -> String {
+fn completions(shell: Shell, mut commands: Command) -> String {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "coppice", &mut script);
+    generate(shell, &mut commands, "coppice", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cli;
     use super::*;
-    use clap::ValueEnum as _;
+    use clap::{CommandFactory as _, ValueEnum as _};
 
     #[test]
     fn completions_of_every_shell_have_every_command() {
         for &shell in Shell::value_variants() {
-            let script = completions(shell);
+            let script = completions(shell, Cli::command());
             for command in Cli::command().get_subcommands() {
                 assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
             }

@@ -18,7 +18,7 @@ use crate::size::args::SizeArgs;
 use crate::terminal::{self, LogFormat};
 use blob_worker::BlobWorkerArgs;
 use check_proof::CheckProofArgs;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use completions::CompletionsArgs;
 use get::GetArgs;
 use index::IndexArgs;
@@ -88,14 +88,13 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Policy(args) => policy::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::BlobWorker(args) => blob_worker::command(&args),
-        Command::Completions(args) => completions::command(&args),
+        Command::Completions(args) => completions::command(&args, Cli::command()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn help_of_the_script_lists_the_commands_over_a_network() {

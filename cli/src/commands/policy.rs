@@ -113,7 +113,7 @@ impl From<&ChangeArgs> for PrunePolicyArg {
 /// Prints the policy, or a change of it, and makes the change.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_LINE`] for a change without `--plan` or `--yes` if nobody can be asked; when the canister refuses.
+/// [`Exit`] with [`WRONG_LINE`] for a change without `--plan` or `--yes` off a terminal; when the canister refuses.
 pub fn command(args: &PolicyArgs) -> Result<()> {
     let client = args.network.connect()?;
     let answers = std::io::stdin().is_terminal() && !args.json;

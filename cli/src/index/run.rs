@@ -206,6 +206,7 @@ pub fn run<T: CanisterClient, C: Checkpoint>(engine: &mut Engine<'_, T, C>, unti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::Watched as _;
 
     #[test]
     fn waits_double_up_to_the_longest() {

@@ -20,8 +20,16 @@ fn problem(code: ProblemCode, severity: Severity, since_ns: Option<u64>) -> Prob
 }
 
 fn seen(problems: Vec<Problem>) -> Seen {
-    let debt =
-        || IndexDebt { entries: 0, buckets: 0, debt: 0, begin_debt: 0, forced_debt: 0, cursor: None, dropped: 0 };
+    let debt = || IndexDebt {
+        entries: 0,
+        buckets: 0,
+        debt: 0,
+        begin_debt: 0,
+        forced_debt: 0,
+        cursor: None,
+        dropped: 0,
+        sweeps: 0,
+    };
     let healthy = problems.iter().all(|problem| problem.severity == Severity::Notice);
     Seen {
         canister: ID.into(),
@@ -209,7 +217,7 @@ fn many_problems_with_long_texts_fit_24_lines() {
 fn cycles_are_shown_to_callers_who_may_know_them() {
     let mut seen = seen(Vec::new());
     seen.health.cycles = Some(CyclesStatus { liquid: 3_400_000_000_000, missing: 0 });
-    // A GiB takes 11 G a day, and the timers 8 G at most.
+    // A GiB takes 11 G a day, and the timers at most 8 G.
     let known = page(&seen, false);
     let line = known.lines().find(|line| line.starts_with("cycles")).unwrap();
     assert!(

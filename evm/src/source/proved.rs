@@ -3,7 +3,7 @@
 //! ```text
 //! certificate ──▶ seal of the head = SHA-256(seal before ‖ leaf of the header) ──▶ seal before = … ──▶ the oldest block that was asked for
 //! ```
-//! A header that hashes to a proved seal is proved, and so is the seal before it, whoever sent them.
+//! A header that hashes to a proved seal is proved, and so is the seal before it, from any sender.
 
 use alloy_primitives::B256;
 use anyhow::{Context as _, Result, ensure};

@@ -2,7 +2,7 @@
 //! canisters. The host checks that the sender is a controller.
 
 use super::answer::Outcome;
-use super::{reject_of, rejection};
+use super::reject::{reject_of, rejection};
 use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Nat, Principal, encode_args, encode_one};
 use coppice_host::{CanisterSettings, Host, RejectResponse, Status};

@@ -12,6 +12,7 @@
 mod answer;
 mod certificate;
 mod management;
+mod reject;
 mod request;
 mod signature;
 
@@ -20,12 +21,14 @@ use anyhow::Result;
 use axum::http::StatusCode;
 use candid::Principal;
 use certificate::{Described, Keys};
+use coppice_host::Host;
 use coppice_host::certificate::real_time;
-use coppice_host::{ErrorCode, Host};
 use ic_transport_types::{
-    QueryResponse, ReadStateResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse,
+    QueryResponse, ReadStateResponse, RejectResponse, ReplyResponse, RequestId, TransportCallResponse,
 };
 use management::Management;
+use reject::reject_of;
+pub use reject::rejection;
 pub use request::{Call, Request};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,9 +40,6 @@ const KEPT_CALLS: usize = 1_000;
 const FILTERED: [&str; 2] = ["Canister rejected the message", "access denied: "];
 /// The first version of `call` that waits for the outcome.
 const SYNCHRONOUS: u8 = 3;
-
-/// The error code of a reject by the canister.
-const REJECTED: ErrorCode = ErrorCode::CanisterRejectedMessage;
 
 /// The answer to a request for the status.
 #[derive(Serialize)]
@@ -187,24 +187,6 @@ impl Replica {
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns a reject by the canister with this text.
-pub fn rejection(why: String) -> RejectResponse {
-    RejectResponse { reject_code: RejectCode::CanisterReject, reject_message: why, error_code: code(REJECTED) }
-}
-
-/// Returns an error code as text, without which the agent of JavaScript cannot verify a reject.
-fn code(code: ErrorCode) -> Option<String> {
-    Some(code.to_string())
-}
-
-fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
-    RejectResponse {
-        reject_code: RejectCode::try_from(reject.reject_code as u64).unwrap_or(RejectCode::SysFatal),
-        reject_message: reject.reject_message.clone(),
-        error_code: code(reject.error_code),
     }
 }
 

@@ -58,7 +58,7 @@ fn append_in_order(state: &mut State, list: Result<Vec<AppendBlock>, AppendError
     };
     let (mut next, now) = (state.chain.state().next, time_secs());
     for block in &blocks {
-        // Those of the block before.
+        // The block before has used its reservations.
         state.blobs.arena().end_reservations();
         // The blocks before may have reached the emergency mark.
         let admission = state.admission();

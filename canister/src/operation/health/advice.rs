@@ -42,6 +42,11 @@ const fn call(method: &'static str, argument: &'static str) -> Command {
     Command::Call(method, std::borrow::Cow::Borrowed(argument))
 }
 
+/// Returns a quarter more than a number.
+pub fn more(number: u64) -> u64 {
+    number.saturating_add(number / 4)
+}
+
 /// Returns the severity of a problem, and the remedy for findings without a specific one.
 pub fn advice(code: ProblemCode) -> (Severity, Action) {
     let (severity, text, command) = entry(code);

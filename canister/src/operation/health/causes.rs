@@ -1,6 +1,6 @@
 //! Causes before symptoms: the table of problems that hide others or come before them.
 
-use super::Raised;
+use super::finding::Raised;
 use coppice_interface::ProblemCode::{self, *};
 
 /// A problem, and the problems that it causes.

@@ -1,7 +1,7 @@
 //! Finding: a detected problem with its code, message and remedy.
 
 use super::action::Action;
-use coppice_interface::ProblemCode;
+use coppice_interface::{ProblemCode, Severity};
 use coppice_storage::NS;
 
 /// A detected problem.
@@ -18,6 +18,9 @@ pub struct Finding {
     /// Seconds for which the finding must last before it counts as a problem.
     pub patience_secs: u64,
 }
+
+/// A problem: its severity, its start time in Unix nanoseconds if it is known, and the finding.
+pub type Raised = (Severity, Option<u64>, Finding);
 
 /// Creates a finding without a time.
 pub fn finding(code: ProblemCode, message: impl Into<String>) -> Finding {

@@ -16,6 +16,7 @@ mod memory;
 mod records;
 #[cfg(feature = "records")]
 pub(crate) mod records;
+mod say;
 mod sentences;
 mod values;
 
@@ -30,6 +31,7 @@ use coppice_interface::access::AUDITORS;
 use coppice_interface::text::duration;
 use coppice_interface::{AppendError, Health, Problem, ProblemCode, Severity};
 use coppice_storage::NS;
+use finding::Raised;
 pub use finding::{Finding, finding};
 pub use head::appended_at;
 pub use sentences::holder;
@@ -88,9 +90,6 @@ fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
     ];
     all.into_iter().filter(|(_, is_so, _)| *is_so).map(|(code, _, message)| finding(code, message))
 }
-
-/// A problem: its severity, its start time in Unix nanoseconds if it is known, and the finding.
-type Raised = (Severity, Option<u64>, Finding);
 
 /// Returns the findings that have lasted long enough, as [`causes::order`] sorts them.
 pub fn raised(state: &State) -> Vec<Raised> {

@@ -1,5 +1,6 @@
 //! Values of the state in commands, in place of their names: `#faults#`.
 
+use super::advice::more;
 use super::records;
 use crate::state::State;
 use coppice_interface::MAX_STABLE_PAGES;
@@ -15,11 +16,6 @@ pub fn filled(state: &State, argument: &str) -> String {
         rest = after;
     }
     filled + rest
-}
-
-/// Returns a quarter more than a number.
-pub fn more(number: u64) -> u64 {
-    number.saturating_add(number / 4)
 }
 
 fn value(state: &State, name: &str) -> String {

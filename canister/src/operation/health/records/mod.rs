@@ -5,9 +5,8 @@ mod deletions;
 mod memory;
 
 use super::action::{Action, Command};
-use super::advice::{PAGES, RESERVED, UTXO_BYTES};
+use super::advice::{PAGES, RESERVED, UTXO_BYTES, more};
 use super::finding::{Finding, finding};
-use super::values::more;
 use crate::state::State;
 use coppice_interface::text::hex;
 use coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
