@@ -27,7 +27,7 @@ fn fitting<I: Item>(items: &[I]) -> usize {
 /// Returns as many copies of an item as one message holds.
 #[cfg(test)]
 pub(crate) fn longest_batch<I: Item>(item: I) -> Vec<I> {
-    let mut items = vec![item; MAX_ITEMS];
+    let mut items = vec![item; crate::item::MAX_ITEMS];
     items.truncate(fitting(&items));
     items
 }

@@ -9,7 +9,7 @@ const MAX_BYTES: usize = 1_500_000;
 /// table.
 const MAX_UNITS: usize = 2_700_000;
 /// Most items in one message.
-const MAX_ITEMS: usize = 5_000;
+pub(crate) const MAX_ITEMS: usize = 5_000;
 /// An item of a few hashes and numbers.
 const SMALL: Size = Size { bytes: 128, units: 216 };
 /// A transaction id with at most a few more bytes.

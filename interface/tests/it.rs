@@ -4,7 +4,8 @@ use candid::types::Label;
 use candid::types::value::{IDLArgs, IDLField, IDLValue, VariantValue};
 use candid::{CandidType, decode_one, encode_one, idl_hash};
 use coppice_interface::{
-    Health, HeldBy, Problem, ProblemCode, PrunePlan, PrunePolicy, PruneProgress, PruneReason, Severity, StopReason,
+    CyclesStatus, Health, HeldBy, Problem, ProblemCode, PrunePlan, PrunePolicy, PruneProgress, PruneReason, Severity,
+    StopReason,
 };
 
 /// The value of an answer, as it travels.

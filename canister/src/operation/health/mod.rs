@@ -34,6 +34,7 @@ use coppice_storage::NS;
 use finding::Raised;
 pub use finding::{Finding, finding};
 pub use head::appended_at;
+use say::say;
 pub use sentences::holder;
 
 /// Returns all findings, including those that have not lasted long enough to be problems; `due` are the due blocks. `deep` asks for all
@@ -110,7 +111,7 @@ pub fn health(state: &State, caller: Principal) -> Health {
     let may_know = AUDITORS.iter().any(|&role| state.roles.has(caller, role));
     let cycles = may_know.then(|| cycles::status(state));
     let problem = |(severity, since_ns, Finding { code, message, action, .. })| {
-        let action = action.map_or_else(|| advice(code).1, |action| *action).say(state, cycles);
+        let action = say(&action.map_or_else(|| advice(code).1, |action| *action), state, cycles);
         Problem { code: code.to_string(), severity, message, since_ns, action }
     };
     let problems: Vec<Problem> = raised(state).into_iter().map(problem).collect();

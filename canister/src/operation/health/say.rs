@@ -11,46 +11,42 @@ use std::borrow::Cow;
 /// Cycles of a T.
 const T: u128 = 1_000_000_000_000;
 
-impl Command {
-    /// Returns the command line for the mainnet. `coppice status` and `coppice serve` replace `-n ic` by their network.
-    fn line(&self, state: &State, cycles: Option<CyclesStatus>) -> String {
-        let id = platform::canister_self();
-        match self {
-            Self::Call(method, argument) => {
-                format!("icp canister call -n ic {id} {method} '{}'", filled(state, argument))
-            }
-            Self::Query(method, argument) => format!("icp canister call --query -n ic {id} {method} '{argument}'"),
-            Self::TopUp => {
-                // As many as must be liquid suffice for any balance above the freezing threshold.
-                let wanted = wanted(state) + cycles.map_or(0, |cycles| cycles.missing);
-                format!("icp canister top-up -n ic --amount {}t {id}", wanted.div_ceil(T))
-            }
-            Self::ReservedLimit => {
-                let limit = filled(state, "#reserved_cycles_limit#");
-                format!("icp canister settings update -n ic --reserved-cycles-limit {limit} {id}")
-            }
-            Self::Upgrade => format!("icp canister install -n ic --mode upgrade --wasm coppice.wasm.gz {id}"),
+/// Returns the command line for the mainnet. `coppice status` and `coppice serve` replace `-n ic` by their network.
+fn line(command: &Command, state: &State, cycles: Option<CyclesStatus>) -> String {
+    let id = platform::canister_self();
+    match command {
+        Command::Call(method, argument) => {
+            format!("icp canister call -n ic {id} {method} '{}'", filled(state, argument))
         }
+        Command::Query(method, argument) => format!("icp canister call --query -n ic {id} {method} '{argument}'"),
+        Command::TopUp => {
+            // As many as must be liquid suffice for any balance above the freezing threshold.
+            let wanted = wanted(state) + cycles.map_or(0, |cycles| cycles.missing);
+            format!("icp canister top-up -n ic --amount {}t {id}", wanted.div_ceil(T))
+        }
+        Command::ReservedLimit => {
+            let limit = filled(state, "#reserved_cycles_limit#");
+            format!("icp canister settings update -n ic --reserved-cycles-limit {limit} {id}")
+        }
+        Command::Upgrade => format!("icp canister install -n ic --mode upgrade --wasm coppice.wasm.gz {id}"),
     }
 }
 
-impl Action {
-    /// Returns sentences and commands as one text. It names the missing cycles only if `cycles` are given.
-    pub fn say(&self, state: &State, cycles: Option<CyclesStatus>) -> String {
-        let step = |(text, command): &(Cow<str>, Command)| {
-            let balance = match cycles {
-                _ if *command != Command::TopUp => String::new(),
-                None => format!(
-                    " A controller sees the balance and the freezing threshold with `icp canister status -n ic {}`.",
-                    platform::canister_self()
-                ),
-                Some(CyclesStatus { missing: 0, .. }) => String::new(),
-                Some(CyclesStatus { missing, .. }) => {
-                    format!(" {}.{:03} T cycles are missing.", missing / T, missing % T / (T / 1_000))
-                }
-            };
-            format!("{text}{balance} Type: `{}`.", command.line(state, cycles))
+/// Returns sentences and commands as one text. It names the missing cycles only if `cycles` are given.
+pub fn say(action: &Action, state: &State, cycles: Option<CyclesStatus>) -> String {
+    let step = |(text, command): &(Cow<str>, Command)| {
+        let balance = match cycles {
+            _ if *command != Command::TopUp => String::new(),
+            None => format!(
+                " A controller sees the balance and the freezing threshold with `icp canister status -n ic {}`.",
+                platform::canister_self()
+            ),
+            Some(CyclesStatus { missing: 0, .. }) => String::new(),
+            Some(CyclesStatus { missing, .. }) => {
+                format!(" {}.{:03} T cycles are missing.", missing / T, missing % T / (T / 1_000))
+            }
         };
-        self.0.iter().map(step).collect::<Vec<_>>().join(" ")
-    }
+        format!("{text}{balance} Type: `{}`.", line(command, state, cycles))
+    };
+    action.0.iter().map(step).collect::<Vec<_>>().join(" ")
 }

@@ -60,7 +60,7 @@ fn every_code_has_a_severity_and_commands_that_run_as_printed() {
         assert_eq!((code as usize, code.to_string()), (at, format!("{code:?}")));
     }
     for action in of_codes.chain(of_cases).chain(of_blocked) {
-        let action = crate::state::read(|state| [None, known].map(|cycles| action.say(state, cycles)));
+        let action = crate::state::read(|state| [None, known].map(|cycles| say(&action, state, cycles)));
         assert!(action.iter().all(|action| action.ends_with("`.") && action.len() > 60), "{action:?}");
         let commands = action.iter().flat_map(|action| typed(action)).collect::<Vec<_>>();
         assert!(commands.len() > 1, "{action:?}");
