@@ -1,8 +1,8 @@
 //! Blocks, transactions, receipts and logs in the JSON of the execution API.
 
 use crate::{Block, Receipt, Transaction, Wrong};
-use alloy_consensus::transaction::Recovered;
 use alloy_consensus::Eip658Value;
+use alloy_consensus::transaction::Recovered;
 use alloy_eips::eip2718::Typed2718 as _;
 use alloy_primitives::{Address, TxKind};
 use serde::Serialize;

@@ -29,9 +29,8 @@ impl Block {
     pub fn read(block: &Value, ommers: &[Value], receipts: &Value) -> Result<Self, Wrong> {
         let number = block.get("number").and_then(|number| U64::deserialize(number).ok());
         let number = number.ok_or_else(|| Wrong::unreadable(0, "a block of the node", "it has no number"))?.to();
-        let header = |json: &Value, what: &str| {
-            Header::deserialize(json).map_err(|why| Wrong::unreadable(number, what, why))
-        };
+        let header =
+            |json: &Value, what: &str| Header::deserialize(json).map_err(|why| Wrong::unreadable(number, what, why));
         let array = |json: Option<&Value>, what: &str| {
             let items = json.and_then(Value::as_array).cloned();
             items.ok_or_else(|| Wrong::unreadable(number, what, "the node sends no list"))
@@ -85,7 +84,11 @@ impl Block {
             let unreadable = |why: String| Wrong::unreadable(number, format!("receipt {position}"), why);
             let receipt = Receipt::decode_2718_exact(bytes).map_err(|why| unreadable(why.to_string()))?;
             // Other bytes may decode to the same receipt.
-            if receipt.encoded_2718() == bytes { Ok(receipt) } else { Err(unreadable("it has another encoding".into())) }
+            if receipt.encoded_2718() == bytes {
+                Ok(receipt)
+            } else {
+                Err(unreadable("it has another encoding".into()))
+            }
         };
         let receipts = receipts.take(block.body.transactions.len()).enumerate().map(decode);
         let receipts = receipts.collect::<Result<_, _>>()?;

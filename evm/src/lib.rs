@@ -19,11 +19,11 @@ pub mod node;
 pub mod receipt;
 pub mod rpc;
 pub mod source;
-pub mod transaction;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod transaction;
 mod verify;
 
 pub use block::Block;

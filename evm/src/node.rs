@@ -95,9 +95,10 @@ impl Node {
     async fn post<const N: usize>(&self, calls: &[(&str, Value); N]) -> Result<[Value; N]> {
         let first = self.next.get();
         self.next.set(first + N as u64);
-        let requests = calls.iter().zip(first..).map(|((method, params), id)| {
-            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
-        });
+        let requests = calls
+            .iter()
+            .zip(first..)
+            .map(|((method, params), id)| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         let url = shown(&self.url);
         let sent = self.client.post(self.url.clone()).header("content-type", "application/json");
         let sent = sent.body(Value::Array(requests.collect()).to_string()).send().await;

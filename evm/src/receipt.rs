@@ -64,8 +64,7 @@ impl Receipt {
             let version = json.deposit_receipt_version.map(|version| version.to());
             // Before the version, the nonce is not part of the encoding.
             let nonce = json.deposit_nonce.map(|nonce| nonce.to()).filter(|_| version.is_some());
-            let deposit =
-                OpDepositReceipt { inner: receipt, deposit_nonce: nonce, deposit_receipt_version: version };
+            let deposit = OpDepositReceipt { inner: receipt, deposit_nonce: nonce, deposit_receipt_version: version };
             Self::Deposit(deposit.with_bloom())
         } else {
             let ty = TxType::try_from(ty).map_err(|_| Wrong::Type { number, position, ty })?;

@@ -84,11 +84,8 @@ pub fn with_blobs(number: u64, parent: B256) -> Block {
     );
     let transaction = Transaction::Ethereum(transaction.into_signed(signature).into());
     let log = Log::new_unchecked(Address::repeat_byte(6), vec![B256::repeat_byte(number as u8)], vec![1, 2].into());
-    let receipt = alloy_consensus::Receipt {
-        status: Eip658Value::Eip658(true),
-        cumulative_gas_used: 21_000,
-        logs: vec![log],
-    };
+    let receipt =
+        alloy_consensus::Receipt { status: Eip658Value::Eip658(true), cumulative_gas_used: 21_000, logs: vec![log] };
     let receipt = Receipt::Ethereum(ReceiptEnvelope::from_typed(TxType::Eip4844, receipt));
     made(number, parent, vec![transaction], vec![receipt])
 }

@@ -25,7 +25,10 @@ fn recorded_blocks_verify_and_are_the_same_after_their_encoding() {
     for block in recorded.into_iter().chain([with_blobs(9, B256::ZERO), made(9, B256::ZERO, vec![], vec![])]) {
         let sent = coppice_block(&block, &ALL).unwrap();
         assert_eq!((sent.number, &sent.hash[..]), (block.number(), &block.hash[..]));
-        assert_eq!((&sent.parent_hash[..], sent.timestamp_secs), (&block.header.parent_hash[..], block.header.timestamp));
+        assert_eq!(
+            (&sent.parent_hash[..], sent.timestamp_secs),
+            (&block.header.parent_hash[..], block.header.timestamp)
+        );
         assert_eq!(decoded(&block, &sent.body, &sent.receipts).unwrap(), block);
         // The last id is the block's own hash.
         let index = Index::parse(&sent.index).unwrap();
@@ -114,7 +117,10 @@ fn mismatch_names_the_block_and_the_field() {
     assert_eq!(field(|block| block.header.withdrawals_root = Some(B256::ZERO)), "withdrawalsRoot");
     assert_eq!(field(|block| block.header.logs_bloom.0[0] ^= 1), "logsBloom");
     assert_eq!(field(|block| drop(block.body.ommers.pop())), "sha3Uncles");
-    assert_eq!(field(|block| block.body.withdrawals = None), "block 9: withdrawalsRoot is set, and withdrawals are missing");
+    assert_eq!(
+        field(|block| block.body.withdrawals = None),
+        "block 9: withdrawalsRoot is set, and withdrawals are missing"
+    );
     assert_eq!(field(|block| drop(block.receipts.pop())), "block 9: it has 1 transactions and 0 receipts");
     let block = with_blobs(9, B256::ZERO);
     assert!(matches!(block.verify(B256::ZERO), Err(Wrong::Hash { number: 9, .. })));

@@ -25,9 +25,9 @@ export const dir = mkdtempSync(join(tmpdir(), "coppice-evm-"));
 
 export const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 
-/// Waits until `probe` returns something, at most two minutes.
+/// Waits until `probe` returns something, at most ten minutes, which only detects a hang.
 export async function until(what, probe) {
-  const end = Date.now() + 120_000;
+  const end = Date.now() + 600_000;
   let last;
   while (Date.now() < end) {
     try {
@@ -38,7 +38,7 @@ export async function until(what, probe) {
     }
     await sleep(100);
   }
-  throw new Error(`not within two minutes: ${what}${last ? ` (${last.message})` : ""}`);
+  throw new Error(`not within ten minutes: ${what}${last ? ` (${last.message})` : ""}`);
 }
 
 async function freePort() {
@@ -179,11 +179,11 @@ export class Canister {
     const { publicKey, privateKey } = generateKeyPairSync("ed25519");
     this.identity = join(dir, `me-${next++}.pem`);
     writeFileSync(this.identity, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: 0o600 });
-    const me = principal(publicKey.export({ type: "spki", format: "der" }));
+    this.me = principal(publicKey.export({ type: "spki", format: "der" }));
     // A canister that does nothing: the follower is the producer.
     const idle = join(dir, "idle.wasm");
     writeFileSync(idle, Buffer.from([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]));
-    const args = ["serve", "--port", "0", "--api", "--producer", idle, "--allow", me, "--wasm", wasm, "--json"];
+    const args = ["serve", "--port", "0", "--api", "--producer", idle, "--allow", this.me, "--wasm", wasm, "--json"];
     this.program = new Program("coppice-lab", join(built, "coppice-lab"), args);
     const line = await until("the canister is installed", () => this.program.out.includes("\n") && this.program.out);
     const { url, canister } = JSON.parse(line);
@@ -216,7 +216,10 @@ export class Canister {
 
   /// Copies the chain into a database until the head, acknowledges it, and returns the database.
   async index() {
-    this.database ??= `sqlite://${join(dir, `chain-${next++}.db`)}`;
+    if (!this.database) {
+      this.database = `sqlite://${join(dir, `chain-${next++}.db`)}`;
+      await this.call("register_exporter", `(record { name = "archive"; "principal" = principal "${this.me}" })`);
+    }
     const args = ["index", ...this.network, "--identity", this.identity, "--database", this.database, "--volatile-database"];
     await new Program("coppice index", join(built, "coppice"), [...args, "--until-caught-up"]).succeeds();
     return this.database;

@@ -190,10 +190,10 @@ impl NodeChain {
             return Ok(None);
         }
         let tip = tip(&block)?;
-        let is_of_block = |receipt: &Value| {
-            receipt.get("blockHash").and_then(|hash| B256::deserialize(hash).ok()) == Some(tip.hash)
-        };
-        let sizes = [block.get("transactions"), Some(&receipts)].map(|list| list.and_then(Value::as_array).map(Vec::len));
+        let is_of_block =
+            |receipt: &Value| receipt.get("blockHash").and_then(|hash| B256::deserialize(hash).ok()) == Some(tip.hash);
+        let sizes =
+            [block.get("transactions"), Some(&receipts)].map(|list| list.and_then(Value::as_array).map(Vec::len));
         if sizes[0] != sizes[1] || !receipts.as_array().is_some_and(|list| list.iter().all(is_of_block)) {
             // The two answers are of two heads.
             [receipts] = self.node.call([("eth_getBlockReceipts", json!([tip.hash]))])?;
@@ -261,7 +261,8 @@ impl Chain for NodeChain {
             if !block.is_null() {
                 return Ok(Some(tip(&block).map_err(cause)?.hash.0.into()));
             }
-            let text = format!("the node does not have block {number}, although its newest block is not below; asked again");
+            let text =
+                format!("the node does not have block {number}, although its newest block is not below; asked again");
             stderr().note(Level::Warn, "node", &text);
             self.pass().map_err(cause)?;
         }

@@ -38,7 +38,8 @@ impl Reader {
         let number = |tag: Option<BlockNumberOrTag>| self.number(tag.unwrap_or_default());
         let (from, to) = (number(from_block)?, number(to_block)?);
         if from > to || to > head {
-            let why = format!("the range of blocks {from} to {to} is empty, or ends above block {head}, the newest one");
+            let why =
+                format!("the range of blocks {from} to {to} is empty, or ends above block {head}, the newest one");
             return Err(Refusal::Invalid(why));
         }
         // A pruned beginning would make the answer partial.

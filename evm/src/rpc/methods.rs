@@ -6,8 +6,8 @@ use alloy_eips::{BlockId, BlockNumberOrTag};
 use alloy_primitives::{B256, U64};
 use alloy_rpc_types_eth::Filter;
 use anyhow::Result;
-use jsonrpsee::types::{ErrorObjectOwned, Params};
 use jsonrpsee::RpcModule;
+use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

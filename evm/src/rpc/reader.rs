@@ -65,7 +65,10 @@ impl Reader {
         if block.hash == *id || block.position(id).is_some() {
             return Ok(Some(block));
         }
-        Err(anyhow!("block {number} should have {id}, and does not: a reorg replaced it meanwhile, or the replica lies").into())
+        Err(anyhow!(
+            "block {number} should have {id}, and does not: a reorg replaced it meanwhile, or the replica lies"
+        )
+        .into())
     }
 
     /// Returns the block with a hash.

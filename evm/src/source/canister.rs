@@ -211,11 +211,7 @@ impl<T: CanisterClient + Send> Source for Canister<T> {
         self.proved(number)
     }
 
-    fn blocks(
-        &self,
-        numbers: &[u64],
-        wants: &(dyn Fn(&Header) -> bool + Sync),
-    ) -> Result<Vec<Arc<Block>>, Failure> {
+    fn blocks(&self, numbers: &[u64], wants: &(dyn Fn(&Header) -> bool + Sync)) -> Result<Vec<Arc<Block>>, Failure> {
         // Prove all of them before the first is read.
         if let Some(lowest) = numbers.iter().min() {
             self.proved(*lowest)?;

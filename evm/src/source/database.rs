@@ -3,7 +3,7 @@
 use super::{Failure, Found, Source, decode, hash};
 use crate::{Block, Wrong};
 use alloy_consensus::Header;
-use alloy_primitives::{B256};
+use alloy_primitives::B256;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use coppice::index::database::{Row, Tx, Value};
 use coppice::index::reader::{int, number, read, why_missing};
@@ -97,11 +97,7 @@ impl Source for Database {
         })
     }
 
-    fn blocks(
-        &self,
-        numbers: &[u64],
-        wants: &(dyn Fn(&Header) -> bool + Sync),
-    ) -> Result<Vec<Arc<Block>>, Failure> {
+    fn blocks(&self, numbers: &[u64], wants: &(dyn Fn(&Header) -> bool + Sync)) -> Result<Vec<Arc<Block>>, Failure> {
         self.read(|tx| {
             let mut blocks = Vec::new();
             for block in numbers.iter().copied() {

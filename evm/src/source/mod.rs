@@ -32,11 +32,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// [`Failure`] if one of them was pruned, does not exist, does not prove itself or cannot be read.
-    fn blocks(
-        &self,
-        numbers: &[u64],
-        wants: &(dyn Fn(&Header) -> bool + Sync),
-    ) -> Result<Vec<Arc<Block>>, Failure>;
+    fn blocks(&self, numbers: &[u64], wants: &(dyn Fn(&Header) -> bool + Sync)) -> Result<Vec<Arc<Block>>, Failure>;
 
     /// Returns the number of the newest block with an id: the hash of a transaction, or of the block itself.
     ///

@@ -131,7 +131,8 @@ fn walk(
             header.number
         );
         let hash = B256::try_from(header.hash.as_ref()).ok();
-        let hash = hash.with_context(|| format!("block {} has a hash of {} bytes", header.number, header.hash.len()))?;
+        let hash =
+            hash.with_context(|| format!("block {} has a hash of {} bytes", header.number, header.hash.len()))?;
         each((hash, *expected));
         *expected = before;
     }

@@ -8,15 +8,15 @@ use crate::testing::with_blobs;
 use alloy_primitives::{Address, B256};
 use anyhow::Result;
 use candid::{Decode, Encode, Principal};
+use coppice::index::header::Header;
 use coppice_client::certificate::Vouched;
-use ic_certification::HashTree;
-use ic_certification::hash_tree::{fork, label, leaf};
 use coppice_client::command::CanisterClient;
 use coppice_client::{Client, Failure as Unanswered, Transport};
 use coppice_interface::seals::{FIRST, Seal, seal};
 use coppice_interface::{AppendBlock, BlockHeader, BySegment, HeaderPage, KeyPage, KeyTransaction, ReadError};
 use coppice_interface::{KeyError, Role, SegmentPart, TipCertificate, TransactionLocation};
-use coppice::index::header::Header;
+use ic_certification::HashTree;
+use ic_certification::hash_tree::{fork, label, leaf};
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -138,7 +138,8 @@ impl Kept {
             "find_by_index_key" => {
                 let key = Decode!(arg, ByteBuf, Option<coppice_interface::KeyCursor>, u32).unwrap().0;
                 let has = |block: &AppendBlock| block.index.windows(key.len()).any(|some| some == key.as_slice());
-                let found = self.blocks.iter().rev().filter(|(header, block)| header.number >= self.first && has(block));
+                let found =
+                    self.blocks.iter().rev().filter(|(header, block)| header.number >= self.first && has(block));
                 let transactions = found.map(|(header, _)| KeyTransaction {
                     block_number: header.number,
                     block_hash: header.hash.clone(),
@@ -148,9 +149,7 @@ impl Kept {
                 let page = KeyPage { transactions: transactions.collect(), cursor: None };
                 Encode!(&Ok::<_, KeyError>(page)).unwrap()
             }
-            "get_tip_certificate" => {
-                Encode!(&Some(self.certificate())).unwrap()
-            }
+            "get_tip_certificate" => Encode!(&Some(self.certificate())).unwrap(),
             other => panic!("{other}"),
         }
     }
@@ -277,7 +276,9 @@ fn lies_of_a_replica_are_errors_and_never_answers() {
     let lies: [(Lie, &str); 5] = [
         // Another receipt: the log's data.
         (
-            |method, answer| if method == "get_block" { replaced(answer, &[0x82, 1, 2], &[0x82, 1, 3]) } else { answer },
+            |method, answer| {
+                if method == "get_block" { replaced(answer, &[0x82, 1, 2], &[0x82, 1, 3]) } else { answer }
+            },
             "receiptsRoot",
         ),
         // Another transaction: its receiver.
@@ -298,7 +299,9 @@ fn lies_of_a_replica_are_errors_and_never_answers() {
         // No headers.
         (
             |method, answer| match method {
-                "get_block_headers" => Encode!(&Ok::<_, ReadError>(HeaderPage { headers: Vec::new(), next: None })).unwrap(),
+                "get_block_headers" => {
+                    Encode!(&Ok::<_, ReadError>(HeaderPage { headers: Vec::new(), next: None })).unwrap()
+                }
                 _ => answer,
             },
             "does not send the headers",
@@ -306,7 +309,11 @@ fn lies_of_a_replica_are_errors_and_never_answers() {
         // A tree that the certificate does not prove.
         (
             |method, answer| {
-                if method == "get_tip_certificate" { replaced(answer, b"last_block_index", b"last_block_indes") } else { answer }
+                if method == "get_tip_certificate" {
+                    replaced(answer, b"last_block_index", b"last_block_indes")
+                } else {
+                    answer
+                }
             },
             "not genuine",
         ),
