@@ -120,7 +120,7 @@ impl Block {
             "cumulativeGasUsed": quantity(receipt.cumulative_gas_used()),
             "gasUsed": quantity(self.gas_used(position)),
             "contractAddress": self.created(position, from),
-            "logs": self.logs(position).map(|log| value(log)).collect::<Vec<_>>(),
+            "logs": self.logs(position).map(value).collect::<Vec<_>>(),
             "logsBloom": receipt.bloom(),
             "effectiveGasPrice": quantity(transaction.effective_gas_price(self.header.base_fee_per_gas)),
         });

@@ -213,12 +213,12 @@ fn blocks_ids_and_keys_of_a_canister_are_found() {
     for (id, number) in [(blocks[7].hash, Some(7)), (transaction, Some(7)), (B256::repeat_byte(0xee), None)] {
         assert_eq!(source.locate(&id).unwrap(), number);
     }
-    let address = emitter(&Address::repeat_byte(6));
-    assert_eq!(source.with_keys(&[address.clone()], 10..=12, 9).unwrap(), [12, 11, 10]);
+    let address = [emitter(&Address::repeat_byte(6))];
+    assert_eq!(source.with_keys(&address, 10..=12, 9).unwrap(), [12, 11, 10]);
     let topics = [3, 5].map(|number| topic(0, &B256::repeat_byte(number)));
     assert_eq!(source.with_keys(&topics, 0..=39, 9).unwrap(), [5, 3]);
     // The newest 9 blocks would do.
-    let many = source.with_keys(&[address], 0..=39, 9);
+    let many = source.with_keys(&address, 0..=39, 9);
     assert!(matches!(many, Err(Failure::TooMany { above: 30 })), "{many:?}");
     // Headers that are not wanted are read without their blocks.
     let wanted = source.blocks(&[1, 2, 3], &|header| header.number == 2).unwrap();
