@@ -114,7 +114,7 @@ mod tests {
                     "icp canister call -n http://127.0.0.1:8080 -k fetch {id} set_config '(record {{ max_stable_pages = opt 10_000_000; \
                      utxo = opt record {{ max_utxo_bytes = opt 100_000_000_000 }} }})'"
                 ),
-                3,
+                4,
             ),
             (
                 format!(

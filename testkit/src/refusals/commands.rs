@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Methods that the commands of `coppice` call, and whose errors they show in every case. The test of `coppice` checks that they are called;
 /// the test of `coppice-lab` relies on it.
-pub const OF_COPPICE: [&str; 21] = [
+pub const OF_COPPICE: [&str; 22] = [
     "ack_exported",
     "acquire_blob_deletion_batch",
     "append_block",
@@ -25,6 +25,7 @@ pub const OF_COPPICE: [&str; 21] = [
     "get_receipt",
     "get_tip_certificate",
     "get_transaction_location",
+    "plan_prune",
     "put_block_chunk",
     "read_segment",
     "set_prune_policy",

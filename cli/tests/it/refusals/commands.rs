@@ -10,6 +10,7 @@ use coppice::client::{Block, Client, Wait};
 use coppice::commands::blob_worker::{BlobWorkerArgs, Init, delete, mark_stores};
 use coppice::commands::get::from_canister;
 use coppice::commands::index::{IndexArgs, copy};
+use coppice::commands::policy;
 use coppice::commands::{Cli, Command};
 use coppice::exit::{Exit, end};
 use coppice::feed;
@@ -39,6 +40,7 @@ pub const COMMANDS: Commands = Commands {
         "get block",
         "get transaction",
         "get key",
+        "policy",
         "blob-worker",
         "blob-worker --dry-run",
         "blob-worker init",
@@ -72,10 +74,20 @@ fn command(name: &str) -> (World, Run) {
         "get" => get(&mut world, args[1]),
         "blob-worker" if args.contains(&"init") => init(&mut world),
         "blob-worker" => blob_worker(&mut world, &args[1..]),
+        "policy" => policy(&mut world),
         "serve" => serve(&mut world),
         other => panic!("there is no command {other}"),
     };
     (world, run)
+}
+
+/// Changes the policy.
+fn policy(world: &mut World) -> Run {
+    let Command::Policy(args) = parse(&["policy", "--retain-blocks", "9", "--yes", "--json"]) else {
+        panic!("another command")
+    };
+    world.keep();
+    Box::new(move |client| policy::policy(&args, client, || None))
 }
 
 fn parse(args: &[&str]) -> Command {
