@@ -338,6 +338,7 @@ impl Fed {
             waiting.push((block, transactions));
             if number <= alone {
                 self.append(client, &mut waiting, &progress)?;
+                room = Room::default();
             }
         }
         self.append(client, &mut waiting, &progress)?;

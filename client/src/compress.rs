@@ -26,12 +26,8 @@ pub(crate) fn compressed(argument: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::noise;
     use miniz_oxide::inflate::decompress_to_vec;
-
-    /// Bytes that no algorithm compresses.
-    fn noise(length: u32) -> Vec<u8> {
-        (0..length).map(|at| (at.wrapping_mul(at ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B) >> 23) as u8).collect()
-    }
 
     #[test]
     fn argument_is_compressed_if_its_bytes_save_more_than_decompressing_takes() {

@@ -161,7 +161,7 @@ fn has_trapped(error: &CallError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Script, block_on};
+    use crate::testing::{Script, block_on, noise};
     use crate::{Block, Reject, Retry};
     use coppice_interface::*;
 
@@ -264,8 +264,7 @@ mod tests {
 
     #[test]
     fn blocks_are_compressed_if_that_costs_the_canister_less() {
-        let noise: Vec<u8> = (0..9_000u32).map(|at| (at.wrapping_mul(at ^ 0x9E37_79B9) >> 21) as u8).collect();
-        let plain = Block::new(9, [1; 32], [0; 32], 1).body(noise).seal().unwrap();
+        let plain = Block::new(9, [1; 32], [0; 32], 1).body(noise(9_000)).seal().unwrap();
         let gap = || AppendStop::Refused(AppendError::Gap { expected: 3 });
         let script = Script::default()
             .answers("append_compressed", answer(9, None))

@@ -7,6 +7,11 @@ use std::collections::VecDeque;
 
 pub(crate) use pollster::block_on;
 
+/// Bytes that no algorithm compresses.
+pub(crate) fn noise(length: u32) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_mul(at ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B) >> 23) as u8).collect()
+}
+
 /// Answers in order, each for one method.
 #[derive(Default)]
 pub(crate) struct Script(RefCell<VecDeque<Scripted>>);

@@ -89,7 +89,8 @@ fn plain(bytes: &[u8]) -> Result<Vec<u8>, Unreadable> {
             TINFLStatus::Done if read < stream.len() => "bytes follow the end of the stream",
             TINFLStatus::Done if filled < length => "the plain argument is shorter than its declared length",
             TINFLStatus::Done => return Ok(plain),
-            TINFLStatus::NeedsMoreInput if more != 0 && consumed > 0 => continue,
+            // The end of the stream may lie in the next piece when the output is full.
+            TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput if more != 0 && consumed > 0 => continue,
             TINFLStatus::HasMoreOutput => "the plain argument is longer than its declared length",
             TINFLStatus::FailedCannotMakeProgress => "the stream is cut off",
             _ => "the stream is no deflate stream",
@@ -173,6 +174,19 @@ mod tests {
                 assert!(why(&with_length(length, &longer)).contains("follow the end"), "{length}");
             }
         }
+    }
+
+    /// The output is full before the end of a stream whose last bytes lie in another piece.
+    #[test]
+    fn stream_may_end_just_behind_the_edge_of_a_piece() {
+        let mut edges = 0;
+        for length in 0..2_400u32 {
+            let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(0x9E37_79B9) >> 28) as u8).collect();
+            let stream = compress_to_vec(&bytes, 6);
+            edges += u32::from(stream.len() > PIECE && stream.len() % PIECE <= 2);
+            assert_eq!(plain(&with_length(bytes.len(), &stream)).as_ref(), Ok(&bytes), "{length}");
+        }
+        assert!(edges > 2, "{edges}");
     }
 
     #[test]
