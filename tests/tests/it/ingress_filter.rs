@@ -166,7 +166,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
         }
         assert!(coppice.ic.cycles(coppice.id) < before, "{method}");
     }
-    assert_eq!((refused, payloads), (2 * (TABLE.len() - payloads), 5));
+    assert_eq!((refused, payloads), (2 * (TABLE.len() - payloads), 7));
 }
 
 /// Every update draws, even one that cannot be decoded, as here.

@@ -296,7 +296,7 @@ fn the_emergency_watermark_problem_names_what_holds_pruning_back() {
         "appends are refused; held by the daemon, which is switched off",
     );
     let page = page(&coppice);
-    assert!(page.contains("Appends are refused.") && !page.contains("Appends go on"));
+    assert!(page.contains("Appends are refused: ") && !page.contains("Appends go on"));
     enable(&coppice, true);
     coppice.pass(60);
     cleared(&coppice, ProblemCode::CapacityExhausted);
@@ -355,7 +355,7 @@ fn an_open_upload_is_a_notice_and_healthy() {
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
     configure(&coppice, ConfigChange { set_up_as_meant: Some(true), ..Default::default() });
-    let open = "Nothing needs you. The upload of block 0 is open: no other block is appended";
+    let open = "Nothing needs you. Appends are refused: the upload of block 0 is open until it is done or dropped.";
     assert!(page(&coppice).contains(open));
     coppice.producer().abort_block(0).answer().unwrap();
     cleared(&coppice, ProblemCode::UploadOpen);
