@@ -349,6 +349,9 @@ fn exporter_that_lags_makes_payments_wait_and_loses_none() {
     let head = coppice.anyone().get_head().answer().unwrap();
     coppice.ack(Who::Exporter, head.number, &head.hash).unwrap();
     let passes = (0..60).find(|_| {
+        // The exporter goes on.
+        let head = coppice.anyone().get_head().answer().unwrap();
+        coppice.ack(Who::Exporter, head.number, &head.hash).unwrap();
         coppice.pass(60);
         rollup.waiting() == 0
     });
