@@ -6,6 +6,7 @@ mod merge;
 pub mod methods;
 pub mod print;
 pub mod sources;
+pub mod tables;
 
 use coppice_interface::Role;
 use coppice_interface::methods::OF_RECORDS;

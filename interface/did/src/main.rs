@@ -1,5 +1,6 @@
-//! Writes `candid/*.did` from the interface crate: `cargo run -p coppice_did`.
+//! Writes `candid/*.did`, and the canister's type tables, from the interface crate: `cargo run -p coppice_did`.
 
+use coppice_did::tables;
 use std::path::Path;
 
 fn main() -> anyhow::Result<()> {
@@ -8,5 +9,7 @@ fn main() -> anyhow::Result<()> {
         std::fs::write(root.join("candid").join(name), text)?;
         println!("candid/{name}");
     }
+    std::fs::write(root.join(tables::FILE), tables::text()?)?;
+    println!("{}", tables::FILE);
     Ok(())
 }

@@ -25,19 +25,25 @@ use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Serves an update.
-fn update<A, R: CandidType + 'static>(
+fn update<A, R: CandidType>(
     roles: &[Role],
     decode: fn(&[u8]) -> Result<A, String>,
+    reply: &[u8],
     run: impl FnOnce(A) -> R,
 ) {
     let args = access::admit(roles).and_then(|()| decode(&platform::argument()));
-    platform::answer(args.map(|args| wire::answer(run(args))));
+    platform::answer(args.map(|args| wire::answer(reply, run(args))));
 }
 
 /// Serves a query.
-fn query<A, R: CandidType>(roles: &[Role], decode: fn(&[u8]) -> Result<A, String>, run: impl FnOnce(A) -> R) {
+fn query<A, R: CandidType>(
+    roles: &[Role],
+    decode: fn(&[u8]) -> Result<A, String>,
+    reply: &[u8],
+    run: impl FnOnce(A) -> R,
+) {
     let args = access::admit_reader(roles).and_then(|()| decode(&platform::argument()));
-    platform::answer(args.map(|args| wire::encode(run(args))));
+    platform::answer(args.map(|args| wire::answer(reply, run(args))));
 }
 
 macro_rules! calls {
@@ -51,7 +57,7 @@ macro_rules! calls {
     }) => {
         $(pub fn $name() {
             let run = |($($arg,)*): ($($type,)*)| -> calls!(@reply $answer $(, $error)?) { super::$area::$name($($arg),*) };
-            $kind(coppice_interface::access::$roles, calls!(@decode $name), run);
+            $kind(coppice_interface::access::$roles, calls!(@decode $name), wire::tables::replies::$name, run);
         })*
     };
     (@reply $answer:ty) => { $answer };

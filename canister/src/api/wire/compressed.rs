@@ -11,9 +11,7 @@
 //! each. The plain bytes are read by the fast path only (`known.rs`), whose cost is linear: a client of these bytes has the project's own
 //! type table.
 
-use super::header::header;
-use super::known::{self, Known};
-use candid::CandidType;
+use super::known::{self, Argument};
 use coppice_storage::{Ic, Platform as _};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF};
@@ -49,9 +47,9 @@ fn unreadable(at: usize, why: impl Into<String>) -> Unreadable {
 ///
 /// # Errors
 /// [`Unreadable`], after at most 400 million instructions.
-pub fn read<T: Known + CandidType + 'static>(bytes: &[u8]) -> Result<T, Unreadable> {
+pub fn read<T: Argument>(bytes: &[u8]) -> Result<T, Unreadable> {
     let plain = plain(bytes)?;
-    let value = known::read_within(&plain, &header::<T>(), READING_QUOTA);
+    let value = known::read_within(&plain, READING_QUOTA);
     value.ok_or_else(|| {
         unreadable(
             LENGTH,
@@ -158,7 +156,7 @@ mod tests {
     #[test]
     fn type_table_of_the_typescript_package_is_the_one_that_is_read() {
         let encoder = include_str!("../../../../packages/coppice/src/append.ts");
-        let table: String = header::<Vec<AppendBlock>>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let table: String = Vec::<AppendBlock>::TABLE.iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(encoder.contains(&format!("fromHex(\"{table}\")")), "{table}");
     }
 
@@ -211,7 +209,7 @@ mod tests {
         let message = candid::encode_one(blocks(3, 10)).unwrap();
         assert!(no(b"") && no(b"DIDL\0\0") && no(&candid::encode_one(7u8).unwrap()));
         assert!(no(&[&message[..], &[0]].concat()) && no(&message[..message.len() - 1]));
-        let start = header::<Vec<AppendBlock>>().len();
+        let start = Vec::<AppendBlock>::TABLE.len();
         assert_eq!(message[start], 3);
         let longer = [&message[..start], &[0x83, 0], &message[start + 1..]].concat();
         assert!(no(&longer));

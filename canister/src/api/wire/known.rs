@@ -8,9 +8,8 @@
 //! if there is a byte too many or too few, or if a value might cost more than [the quota](super::quota::DECODING_QUOTA). So the generic
 //! decoder reads every message that the fast path reads, to the same values.
 
-use super::header::Header;
 use super::quota::DECODING_QUOTA;
-use candid::CandidType;
+use super::tables::arguments;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -192,6 +191,29 @@ variant! {
     StoreType { Tx, BlockPersister, Temp, Block, PeerRegistry, Subtree }
 }
 
+/// An argument whose type table is known.
+pub trait Argument: Known {
+    /// The bytes before the value.
+    const TABLE: &'static [u8];
+}
+
+macro_rules! argument {
+    ($($argument:ty = $table:ident),* $(,)?) => {$(
+        impl Argument for $argument {
+            const TABLE: &'static [u8] = arguments::$table;
+        }
+    )*};
+}
+
+argument! {
+    AppendBlock = block,
+    Vec<AppendBlock> = blocks,
+    ByteBuf = bytes,
+    UtxoCreateBatch = creations,
+    UtxoSpendBatch = spends,
+    UtxoSetMinedBatch = mined,
+}
+
 /// Returns the bytes after a header, or `None` if the message begins otherwise. Compares words, because comparing bytes takes several times
 /// as many instructions.
 fn after_header<'a>(message: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
@@ -202,14 +224,14 @@ fn after_header<'a>(message: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the only argument of a method, or `None` to leave the message to the generic decoder.
-pub fn read<T: Known + CandidType + 'static>(message: &[u8], header: &Header) -> Option<T> {
-    read_within(message, header, DECODING_QUOTA)
+pub fn read<T: Argument>(message: &[u8]) -> Option<T> {
+    read_within(message, DECODING_QUOTA)
 }
 
 /// As [`read`], with another quota.
-pub fn read_within<T: Known + CandidType + 'static>(message: &[u8], header: &Header, quota: usize) -> Option<T> {
-    let rest = after_header(message, header)?;
-    let mut reader = Reader { rest, left: quota.checked_sub(4 * header.len())? };
+pub fn read_within<T: Argument>(message: &[u8], quota: usize) -> Option<T> {
+    let rest = after_header(message, T::TABLE)?;
+    let mut reader = Reader { rest, left: quota.checked_sub(4 * T::TABLE.len())? };
     let value = T::read(&mut reader)?;
     reader.rest.is_empty().then_some(value)
 }

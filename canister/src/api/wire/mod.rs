@@ -5,20 +5,20 @@
 //! methods skip the type table if it is the expected one (`known.rs`).
 //!
 //! *Encoding*: `candid` builds and writes the whole type table of a reply each time, which takes 200,000 instructions for `variant { Ok;
-//! Err : AppendError }`, ten times the cost of appending a small block. The tables of updates' replies are therefore cached.
+//! Err : AppendError }`, ten times the cost of appending a small block. Therefore the tables are constants (`tables.rs`), which
+//! `interface/did` writes.
 
 pub mod canister_arg;
 pub mod compressed;
-mod header;
 mod known;
 mod quota;
+pub mod tables;
 
 use crate::platform;
 use candid::ser::ValueSerializer;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 use candid::{CandidType, DecoderConfig};
-use header::{header, must};
-use known::Known;
+use known::Argument;
 use quota::quotas;
 use serde::de::DeserializeOwned;
 
@@ -60,20 +60,16 @@ pub fn read_http<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, Stri
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_known<T: Known + CandidType + DeserializeOwned + 'static>(bytes: &[u8]) -> Result<(T,), String> {
-    known::read(bytes, &header::<T>()).map_or_else(|| read(bytes), |one| Ok((one,)))
+pub fn read_known<T: Argument + CandidType + DeserializeOwned>(bytes: &[u8]) -> Result<(T,), String> {
+    known::read(bytes).map_or_else(|| read(bytes), |one| Ok((one,)))
 }
 
-/// Encodes a reply with a cached header.
-pub fn answer<T: CandidType + 'static>(value: T) -> Vec<u8> {
+/// Encodes a reply, whose type has this table. Traps if the value cannot be encoded.
+pub fn answer<T: CandidType>(table: &[u8], value: T) -> Vec<u8> {
     let mut values = ValueSerializer::new();
-    must(value.idl_serialize(&mut values));
-    [&header::<T>(), values.get_result()].concat()
-}
-
-/// Encodes a reply without the cache, because the platform discards the heap changes of most queries.
-pub fn encode<T: CandidType>(value: T) -> Vec<u8> {
-    must(candid::encode_one(value))
+    let encoded = value.idl_serialize(&mut values);
+    encoded.unwrap_or_else(|error| platform::trap(&format!("the answer cannot be encoded: {error}")));
+    [table, values.get_result()].concat()
 }
 
 #[cfg(test)]
@@ -88,20 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn cached_encoding_equals_the_generic_encoding() {
-        type Appended = Result<(), AppendError>;
-        type Put = Result<(), UploadError>;
-        for _ in 0..2 {
-            assert_eq!(answer::<Appended>(Ok(())), encode::<Appended>(Ok(())));
-            assert_eq!(answer::<Put>(Ok(())), encode::<Put>(Ok(())));
-            assert_ne!(answer::<Appended>(Ok(())), answer::<Put>(Ok(())));
-            let error: Appended = Err(AppendError::Gap { expected: 7 });
-            assert_eq!(answer(error.clone()), encode(error));
-            let batch: Batch<Result<u32, Vec<RefusedSpend>>> =
-                Batch { results: vec![Ok(7), Err(vec![])], remaining: 3 };
-            assert_eq!(answer(batch.clone()), encode(batch));
-            assert_eq!(answer(()), encode(()));
-            assert_eq!(answer(7u64), encode(7u64));
+    fn answer_equals_the_generic_encoding() {
+        let appended = tables::replies::append_block;
+        for value in [Ok(()), Err(AppendError::Gap { expected: 7 })] {
+            assert_eq!(answer::<Result<(), AppendError>>(appended, value.clone()), encode(value));
+        }
+        let batch: Batch<Result<u32, Vec<RefusedSpend>>> = Batch { results: vec![Ok(7), Err(vec![])], remaining: 3 };
+        assert_eq!(answer(tables::replies::utxo_spend, batch.clone()), encode(batch));
+        assert_eq!(answer(tables::replies::acknowledge_faults, 7u64), encode(7u64));
+        type Location = Result<TransactionLocation, ReadError>;
+        let location = TransactionLocation { block_number: 1, position: 2, block_hash: BlockHash::from([3; 32]) };
+        for value in [Ok(location), Err(ReadError::NotFound)] {
+            assert_eq!(answer::<Location>(tables::replies::get_transaction_location, value.clone()), encode(value));
         }
     }
 

@@ -34,6 +34,22 @@ fn files_are_those_that_the_program_writes() {
     }
 }
 
+/// The constants are what `candid` writes before the values of each reply.
+#[test]
+fn type_tables_are_those_that_the_program_writes() {
+    let file = std::fs::read_to_string(root().join(coppice_did::tables::FILE)).unwrap();
+    let text = coppice_did::tables::text().unwrap();
+    assert!(file == text, "{} is stale: run `cargo run -p coppice_did`", coppice_did::tables::FILE);
+    let [append, read] = [
+        candid::encode_one(Ok::<(), AppendError>(())).unwrap(),
+        candid::encode_one(Err::<Block, _>(ReadError::NotFound)).unwrap(),
+    ];
+    for (method, message, values) in [("append_block", append, 1), ("get_block", read, 2)] {
+        let table = message[..message.len() - values].escape_ascii();
+        assert!(text.contains(&format!("pub const {method}: &[u8] = b\"{table}\";")), "{method}");
+    }
+}
+
 /// A client of a part can call a canister with the whole interface.
 #[test]
 fn parts_are_understood_by_the_whole_interface() {
