@@ -110,7 +110,9 @@ fn trap_in_a_message_of_the_timers_leaves_the_payment_waiting_or_in_its_block() 
             );
             undone += waiting;
             assert_eq!(rollup.balances(), [999_999, 1]);
-            // The timers may be lost with the message that fires them; a block of a hundred payments arms them.
+            // If the message that fires the timers trapped, the platform's timer is lost until a block finds the safety timer overdue.
+            rollup.0.pass(2 * SAFETY_SECS + 1);
+            let (head, waiting) = made(&rollup);
             rollup.pay_each(PER_BLOCK - waiting);
             let next = head.unwrap_or_default() + 1;
             assert_eq!(made(&rollup), (Some(next), 0), "message {nth}, {point:?}");
