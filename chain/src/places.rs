@@ -15,7 +15,7 @@ pub const CHAIN: u64 = 4_096;
 pub const UPLOAD: u64 = 8_192;
 /// Policy and state of the block pruner, as CBOR after its length; up to 16 KiB.
 pub const PRUNE: u64 = 16_384;
-/// The exporters and their acknowledged bounds, as CBOR after its length; up to 32 KiB.
+/// A cell of 320 bytes for each exporter, with its acknowledged bound; up to 32 KiB.
 pub const EXPORTERS: u64 = 32_768;
 /// The history of rollbacks; up to 4 KiB.
 pub const ROLLBACKS: u64 = 131_072;

@@ -1,4 +1,6 @@
 //! Registered exporters: keys, names and acknowledged bounds.
+//!
+//! Each exporter has a cell of its own, so that an acknowledgement writes the same bytes with one exporter as with a hundred.
 
 use crate::{ChainStore, places};
 use candid::Principal;
@@ -7,28 +9,38 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use coppice_storage::{Ic, NS, Platform as _, Space};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Cell of the exporters.
-const CELL: Cell = Cell {
-    at: places::EXPORTERS,
-    capacity: 32 << 10,
-    header: Header { name: "exporters", magic: *b"CPEX", version: 1 },
-};
 /// Maximum registered exporters.
 pub(super) const MAX_EXPORTERS: usize = 100;
+/// Bytes of an exporter's cell. The longest name and the largest numbers take half of it.
+const CAPACITY: usize = 320;
 /// Maximum characters of a name.
 const MAX_NAME: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
+    /// Number of the cell.
+    #[serde(skip)]
+    cell: usize,
     /// `None` if the key was revoked: the name and its bound stay, and hold pruning back.
     pub(super) principal: Option<Principal>,
     /// Blocks below this number were acknowledged.
     pub(super) bound: u64,
     acknowledged_at: Option<u64>,
     registered_at: u64,
+}
+
+/// Returns the cell of this number.
+const fn cell(number: usize) -> Cell {
+    let header = Header { name: "exporter", magic: *b"CPEX", version: 2 };
+    Cell { at: places::EXPORTERS + (number * CAPACITY) as u64, capacity: CAPACITY, header }
+}
+
+/// Writes the cell of an exporter: its name, and the entry.
+fn save(cells: &Space, name: &str, entry: &Entry) {
+    cell(entry.cell).keep(cells, &Some((name, entry)));
 }
 
 /// The registered exporters.
@@ -38,24 +50,37 @@ pub struct Exporters {
 }
 
 impl Exporters {
-    /// Reads the cell.
+    /// Reads the cells.
     ///
     /// # Errors
-    /// A sentence that names the fault of the cell.
+    /// A sentence that names the fault of a cell.
     pub fn open(cells: Rc<Space>) -> Result<Self, String> {
-        let by_name = CELL.load(&cells)?.unwrap_or_default();
+        let mut by_name = BTreeMap::new();
+        for number in 0..MAX_EXPORTERS {
+            let stored: Option<Option<(String, Entry)>> = cell(number).load(&cells)?;
+            if let Some((name, entry)) = stored.flatten() {
+                by_name.insert(name, Entry { cell: number, ..entry });
+            }
+        }
         Ok(Self { cells, by_name })
     }
 
-    fn save(&self) {
-        CELL.keep(&self.cells, &self.by_name);
+    fn save_all(&self) {
+        self.by_name.iter().for_each(|(name, entry)| save(&self.cells, name, entry));
     }
 
-    /// Writes the cell anew if it is damaged.
+    /// Writes that a cell has no exporter.
+    fn clear(&self, number: usize) {
+        cell(number).keep(&self.cells, &None::<()>);
+    }
+
+    /// Writes the damaged cells anew.
     pub fn rewrite(&self) {
-        if CELL.is_damaged(&self.cells) {
-            self.save();
-        }
+        let mut damaged: BTreeSet<usize> =
+            (0..MAX_EXPORTERS).filter(|number| cell(*number).is_damaged(&self.cells)).collect();
+        let known = self.by_name.iter().filter(|(_, entry)| damaged.remove(&entry.cell));
+        known.for_each(|(name, entry)| save(&self.cells, name, entry));
+        damaged.into_iter().for_each(|number| self.clear(number));
     }
 
     /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
@@ -84,23 +109,29 @@ impl Exporters {
         if let Some(name) = self.name_of(*principal) {
             return Err(ExporterError::PrincipalTaken { name: name.into() });
         }
-        if let Some(keyless) = self.by_name.get_mut(name) {
-            keyless.principal = Some(*principal);
-            self.save();
+        if let Some(keyless) = self.by_name.get(name) {
+            let entry = Entry { principal: Some(*principal), ..keyless.clone() };
+            self.insert(name, entry);
             return Ok(());
         }
-        if self.by_name.len() >= MAX_EXPORTERS {
+        let is_free = |number: &usize| self.by_name.values().all(|entry| entry.cell != *number);
+        let Some(cell) = (0..MAX_EXPORTERS).find(is_free) else {
             return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
-        }
+        };
         let entry = Entry {
+            cell,
             principal: Some(*principal),
             bound: pruned_before_block,
             acknowledged_at: None,
             registered_at: Ic::now_ns(),
         };
-        self.by_name.insert(name.clone(), entry);
-        self.save();
+        self.insert(name, entry);
         Ok(())
+    }
+
+    fn insert(&mut self, name: &str, entry: Entry) {
+        save(&self.cells, name, &entry);
+        self.by_name.insert(name.into(), entry);
     }
 
     /// Returns the name under which a principal exports.
@@ -123,10 +154,10 @@ impl Exporters {
     /// Revokes the key of the exporter with this principal, if there is one. The exporter's name and bound stay: a stolen key cannot
     /// acknowledge any more, and the bound still guards the blocks.
     pub fn revoke(&mut self, principal: Principal) {
-        let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
-        if let Some(exporter) = exporter {
-            exporter.principal = None;
-            self.save();
+        let name = self.name_of(principal).map(str::to_string);
+        let entry = name.as_ref().and_then(|name| self.by_name.get(name)).cloned();
+        if let (Some(name), Some(entry)) = (name, entry) {
+            self.insert(&name, Entry { principal: None, ..entry });
         }
     }
 
@@ -139,9 +170,9 @@ impl Exporters {
         if self.by_name.len() == 1 && !which.drop_guard {
             return Err(ExporterError::LastExporter);
         }
-        let principal = entry.principal;
+        let (principal, cell) = (entry.principal, entry.cell);
         self.by_name.remove(&which.name);
-        self.save();
+        self.clear(cell);
         Ok(principal)
     }
 
@@ -157,8 +188,8 @@ impl Exporters {
         number: u64,
         hash: &[u8],
     ) -> Result<u64, AckError> {
-        let entry = self.by_name.values_mut().find(|entry| entry.principal == Some(caller));
-        let entry = entry.ok_or_else(|| AckError::NotRegistered {
+        let exporter = self.by_name.iter_mut().find(|(_, entry)| entry.principal == Some(caller));
+        let (name, entry) = exporter.ok_or_else(|| AckError::NotRegistered {
             why: format!("{caller} is not a registered exporter; an operator can call register_exporter"),
         })?;
         let head = chain.state().head();
@@ -180,7 +211,7 @@ impl Exporters {
         }
         entry.bound = bound;
         entry.acknowledged_at = Some(Ic::now_ns());
-        self.save();
+        save(&self.cells, name, entry);
         Ok(bound)
     }
 
@@ -188,14 +219,14 @@ impl Exporters {
     pub fn rolled_back(&mut self, next: u64) {
         if self.by_name.values().any(|entry| entry.bound > next) {
             self.by_name.values_mut().for_each(|entry| entry.bound = entry.bound.min(next));
-            self.save();
+            self.save_all();
         }
     }
 
     /// Sets all bounds to 0 after the chain was emptied.
     pub fn reset(&mut self) {
         self.by_name.values_mut().for_each(|entry| entry.bound = 0);
-        self.save();
+        self.save_all();
     }
 
     /// Returns the name and the bound of the slowest exporter, if it has not acknowledged all blocks below `next`.

@@ -442,3 +442,27 @@ fn replica_that_lags_behind_a_reset_does_not_report_a_pruned_block() {
     let pruned = ExportError::Pruned { first_available: 5, common_ancestor: None };
     assert_eq!(world.page(Some(cursor(count)), 0), Err(pruned));
 }
+
+#[test]
+fn damaged_cells_are_written_anew_and_the_cell_of_a_removed_exporter_is_reused() {
+    let _world = world();
+    let mut exporters = open();
+    for of in 0..3 {
+        exporters.register(&exporter(&format!("n{of}"), of), 7, false).unwrap();
+    }
+    exporters.remove(&RemoveExporter { name: "n1".into(), drop_guard: false }).unwrap();
+    let cells = coppice_storage::testing::cells();
+    let at = |cell: u64| crate::places::EXPORTERS + 320 * cell;
+    for cell in 0..4 {
+        cells.write(at(cell), &[0xEE]);
+    }
+    assert!(Exporters::open(coppice_storage::testing::cells()).is_err());
+    exporters.rewrite();
+    let names = |exporters: &Exporters| exporters.by_name.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&open()), ["n0", "n2"]);
+    let mut exporters = open();
+    exporters.register(&exporter("n3", 3), 8, false).unwrap();
+    assert_eq!(open().by_name, exporters.by_name);
+    assert_eq!(open().bound_of("n3"), Some((Some(who(3)), 8)));
+    assert_eq!(cells.read(at(1) + 12), *b"\x82", "in the second cell, an array of name and entry");
+}
