@@ -102,6 +102,7 @@ fn bench_append(ids: u64) -> Result<(), String> {
             let first = prepared.entries;
             let number = state.chain.state().next;
             append(state, &block(number, (0..ids as usize).map(|i| key(first + i as u64))))?;
+            crate::operation::daemon::on_called(state);
             prepared.entries += ids;
             Ok(())
         })

@@ -3,7 +3,8 @@
 use crate::client::{CanisterClient, Client, Transport, Wait};
 use crate::say;
 use anyhow::{Result, ensure};
-use coppice_interface::{Problem, ProblemCode, PruneStatus, Severity};
+use coppice_interface::{MAX_PRUNE_OPS, Problem, ProblemCode, PruneStatus, Severity};
+use std::mem::replace;
 use std::time::Duration;
 
 /// Waits until the timer has pruned everything that is due.
@@ -26,6 +27,25 @@ pub fn settle(client: &Client<impl CanisterClient>, interval: Duration) -> Resul
         );
     }
     Ok(status)
+}
+
+/// Prunes everything that is due, without waiting for the timer.
+///
+/// # Errors
+/// When pruning stays due although it is called.
+pub fn prune_due(client: &Client<impl CanisterClient>) -> Result<()> {
+    let mut status = client.get_prune_status().wait()?;
+    while status.need_prune {
+        client.prune_now(&MAX_PRUNE_OPS).done()?;
+        let before = replace(&mut status, client.get_prune_status().wait()?);
+        let held = || status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string);
+        ensure!(
+            status.pruned_blocks > before.pruned_blocks,
+            "pruning is due, but prune_now prunes nothing: {}",
+            held()
+        );
+    }
+    Ok(())
 }
 
 /// Checks the canister's health. Problems with the code `expected` become notes on stderr.

@@ -4,7 +4,7 @@
 use crate::blk::{self, Found};
 use crate::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
 use crate::feed;
-use crate::health::{healthy, settle};
+use crate::health::{healthy, prune_due};
 use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
@@ -17,11 +17,11 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{BlockHash, Txid};
 use coppice_client::Room;
-use coppice_interface::{AppendBlock, BlockHeader, ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
+use coppice_interface::{AppendBlock, BlockHeader, ProblemCode, PrunePolicyArg, ReadError};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The largest `coinbase_maturity` that a canister accepts.
 const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
@@ -174,21 +174,19 @@ pub fn feed_to(client: &Client<impl CanisterClient>, ordered: &Ordered, plan: &P
         say!("the canister already has {} of them", count(there.blocks));
     }
 
-    let mut interval = None;
     if let Some(retain_blocks) = retain_blocks {
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-        let PrunePolicyChange { old, new } = client.set_prune_policy(&policy).done()?;
-        if let Some(old) = old.filter(|old| old.retain_blocks != retain_blocks) {
+        let change = client.set_prune_policy(&policy).done()?;
+        if let Some(old) = change.old.filter(|old| old.retain_blocks != retain_blocks) {
             say!("the policy's retain_blocks was {}, and is now {retain_blocks}", old.retain_blocks);
         }
-        interval = Some(Duration::from_secs(new.timer_interval_secs));
     }
     let mut fed =
         Fed { replay: utxo.then(|| Replay::start(client, first_block, leave_out)).transpose()?, ..Fed::default() };
     fed.feed_all(client, &ordered.chain, first_block, there.blocks)?;
     let Fed { ledger, in_chunks, replay } = fed;
-    if let Some(interval) = interval {
-        settle(client, interval)?;
+    if retain_blocks.is_some() {
+        prune_due(client)?;
     }
     let kept_from = client.get_prune_status().wait()?.oldest_kept_block.context("nothing is kept")?;
     // The canister may hold older blocks than the files.

@@ -71,6 +71,7 @@ pub fn policy(retain_blocks: u64) -> PrunePolicyArg {
         target_bytes: Some((AVERAGE * 17 / 10).saturating_mul(retain_blocks).max(MIN_TARGET)),
         headroom_ratio_bps: Some(HEADROOM),
         emergency_ratio_bps: Some(EMERGENCY),
+        timer_interval_secs: Some(60),
         ..PrunePolicyArg::default()
     }
 }

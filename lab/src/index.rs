@@ -150,7 +150,11 @@ pub fn copy(
     let access = Access { volatile: true, ..args.database.access(&Stop::default()) };
     let mut indexer = LockstepIndexer::start(client, access, &origin, args.database.tables())?;
     let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
-    let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
+    let policy = PrunePolicyArg {
+        retain_blocks: Some(retain_blocks),
+        timer_interval_secs: Some(60),
+        ..PrunePolicyArg::default()
+    };
     let policy = client.set_prune_policy(&policy).done()?.new;
     let ledger = indexer.feed("indexing", length, source, |_, _| Ok(true))?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;

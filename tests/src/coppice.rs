@@ -289,8 +289,10 @@ impl Coppice {
         self.anyone().plan_prune(change).answer()
     }
 
-    /// `set_prune_policy`. Returns the new policy.
+    /// `set_prune_policy`, with a tick a minute unless the change has another interval. Returns the new policy.
     pub fn set_policy(&self, change: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
+        let timer_interval_secs = change.timer_interval_secs.or(Some(60));
+        let change = PrunePolicyArg { timer_interval_secs, ..change };
         self.operator().set_prune_policy(&change).answer().map(|change| change.new)
     }
 

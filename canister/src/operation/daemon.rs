@@ -147,12 +147,22 @@ pub fn on_ack(state: &mut State) {
     prune_by(state, now, at);
 }
 
-/// Records a producer's call to the chain: wakes overdue timers, and arms the one-shot for the pruning that the call makes due.
+/// Records a producer's call to the chain: wakes overdue timers, and arms the one-shot for the pruning that the call makes due, which is not
+/// before the safety timer by default. Call [`on_called`] after the call's work.
 pub fn on_call(state: &mut State) {
     let now = platform::time_ns();
     watch_at(state, now);
     state.pruner.last_call = now;
     prune_by(state, now, now.saturating_add(state.pruner.interval_secs() * NS));
+}
+
+/// Arms the one-shot for pruning at once if a producer's call has brought the chain to high water or emergency water.
+pub fn on_called(state: &mut State) {
+    let reached = state.pruner.marks_reached(&state.chain, &state.blobs);
+    if reached > replace(&mut state.clock.marks_reached, reached) {
+        let now = platform::time_ns();
+        prune_by(state, now, now);
+    }
 }
 
 /// Arms the one-shot for pruning at `at` or before.

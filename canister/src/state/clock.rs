@@ -28,6 +28,8 @@ pub struct Clock {
     pub blocks_at: Option<u64>,
     /// When the daemon last worked on blocks.
     pub blocks_worked_at: u64,
+    /// How many watermarks the chain had reached after the last message of a producer.
+    pub marks_reached: u8,
     /// Seconds between two parts of a job of the record pruner; `None` if there is no job to work on.
     pub job_secs: Option<u64>,
     /// When memory was to grow that a part of a job needs; `None` if none is needed.
@@ -52,6 +54,7 @@ impl Default for Clock {
             safety_secs: SAFETY_SECS,
             blocks_at: None,
             blocks_worked_at: 0,
+            marks_reached: 0,
             job_secs: None,
             growth_at: None,
             sampled_secs: 0,

@@ -41,6 +41,13 @@ impl Pruner {
         can_free(chain) && self.marks(chain, blobs).is_some_and(|marks| chain.capacity_bytes(blobs) >= marks.emergency)
     }
 
+    /// Returns how many of the marks high water and emergency water the kept bytes have reached while pruning could still free some.
+    pub fn marks_reached(&self, chain: &ChainStore, blobs: &BlobStore) -> u8 {
+        let Some(marks) = self.marks(chain, blobs).filter(|_| self.is_enabled() && can_free(chain)) else { return 0 };
+        let kept = chain.capacity_bytes(blobs);
+        u8::from(kept > marks.high) + u8::from(kept >= marks.emergency)
+    }
+
     /// Returns the kept bytes and the watermarks if the bytes are above high water although only the head and the block before it are kept.
     /// Appends go on then.
     pub fn above_smallest_target(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<(u64, WaterMarks)> {

@@ -103,7 +103,7 @@ impl World {
 }
 
 pub fn policy() -> PrunePolicyArg {
-    PrunePolicyArg { min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
+    PrunePolicyArg { min_kept_blocks: Some(0), timer_interval_secs: Some(60), ..PrunePolicyArg::default() }
 }
 
 pub fn guard(before: u64) -> Option<Guard> {

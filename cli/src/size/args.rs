@@ -32,7 +32,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = log_class)]
     pub log_class: u32,
     /// Seconds between two ticks of the daemon
-    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timer_interval_secs: u64,
     /// Print a line of JSON for each row instead of the table
     #[arg(long)]

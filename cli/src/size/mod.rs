@@ -71,7 +71,7 @@ mod tests {
         interval_ns: 60 * NS,
         days: 1,
         log_class: 1 << 20,
-        timer_interval_secs: 60,
+        timer_interval_secs: 600,
     };
     /// One block per year.
     const IDLE: Workload = Workload { block_bytes: 1, transactions: 0, interval_ns: YEAR as u64 * NS, ..CHAIN };
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((args(&[]).interval_ns, args(&["--interval-secs", "0.5"]).interval_ns), (600 * NS, NS / 2));
         // Four blocks per second keep four times as many blocks as one.
         let of = |ms| Size::of(Workload { block_bytes: 1_000, transactions: 2, interval_ns: ms * MS, ..CHAIN });
-        assert_eq!((of(1_000).blocks, of(250).blocks), (86_400 + 2 + 60, 4 * 86_400 + 2 + 240));
+        assert_eq!((of(1_000).blocks, of(250).blocks), (86_400 + 2 + 600, 4 * 86_400 + 2 + 2_400));
         assert_eq!(of(250).feeding_cycles / 1_000_000, 4 * of(1_000).feeding_cycles / 1_000_000);
     }
 
@@ -216,14 +216,14 @@ mod tests {
             let half_a_year = size.storage_cycles * 180 / 365;
             let spent = 500_000_000_000
                 + (size.storage_cycles + size.feeding_cycles + size.daemon_cycles) * 30 / 365
-                + cycles_of_ticks(60, 30 * DAY, 13);
+                + cycles_of_ticks(600, 30 * DAY, 13);
             let liquid = size.deposit_cycles - spent - half_a_year;
             assert!(liquid > size.upgrade_cycles && size.upgrade_cycles > 310_000_000_000, "{liquid}: {size:?}");
             // The storage of a snapshot for 180 days is a multiple of what is left.
             let snapshot = size.snapshot_cycles - half_a_year;
             assert!(size.snapshot_cycles > 10 * liquid, "{liquid}: {size:?}");
             // With a threshold of 90 days the canister and its snapshot need what the canister alone needs with 180 days.
-            let feeding_stopped = liquid + cycles_of_ticks(60, 30 * DAY, 13);
+            let feeding_stopped = liquid + cycles_of_ticks(600, 30 * DAY, 13);
             assert!(snapshot < feeding_stopped, "{snapshot}, {feeding_stopped}: {size:?}");
         }
     }

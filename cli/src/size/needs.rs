@@ -157,7 +157,7 @@ impl Size {
             interval_ns: 15 * NS,
             days: 30,
             log_class: 1 << 20,
-            timer_interval_secs: 60,
+            timer_interval_secs: 600,
         })
     }
 

@@ -31,8 +31,9 @@ settings! {
     /// Emergency water in basis points, at most 10,000: appends are refused once the chain has `target·emergency/10000`
     /// bytes. High water must be below it.
     emergency_ratio_bps: u32 = 9_500, 0..=10_000;
-    /// The seconds within which the daemon handles work that became due, 1 to 86,400.
-    timer_interval_secs: u64 = 60, 1..=86_400;
+    /// The seconds within which the daemon prunes what a call has made due, 1 to 86,400. The safety timer prunes every ten
+    /// minutes, so 600 or more arm no timer of their own. At high water and at emergency water a tick follows at once.
+    timer_interval_secs: u64 = 600, 1..=86_400;
     /// The most ops of one tick, 1 to 1,000,000: 1 for each block, 2 for each blob that is freed, 1 for each index entry
     /// that is dropped. A tick also ends before it changes more than 68 MiB of stable memory.
     max_ops_per_tick: u64 = 200_000, 1..=MAX_PRUNE_OPS;

@@ -16,6 +16,8 @@ const KEPT: u64 = 100;
 pub const INSIDE: u32 = 177_000;
 /// Such blocks in a message: making and appending one takes 30 M instructions, and an append needs room for 1 G.
 const INSIDE_ROUNDS: u64 = 10;
+/// Exporters that a canister may have.
+const EXPORTERS: u8 = 100;
 /// Headers of the longest page.
 const HEADERS: u64 = 1_000;
 /// Seals of a chain, and certified data, that are measured.
@@ -83,7 +85,7 @@ fn of_blocks(bench: &Bench, body: u32, transactions: u32) -> Result<Vec<Figure>>
         |op: &'static str, size: u32, run: &[Execution]| figures.push(bench.of_items("chain", op, size, KEPT, 1, run));
     let grant = Grant { principal: bench.operator, role: Role::Producer };
     bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
-    let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
+    let policy = PrunePolicyArg { retain_blocks: Some(1), timer_interval_secs: Some(60), ..PrunePolicyArg::default() };
     bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
     bench.verify_segments(false)?;
     let exporter = Exporter { name: "bench".into(), principal: bench.operator };
@@ -104,13 +106,10 @@ fn of_blocks(bench: &Bench, body: u32, transactions: u32) -> Result<Vec<Figure>>
     // are then idle.
     bench.firing(60)?;
     figure("idle firing", body, &bench.firing(600)?);
-    // Measures the second call, because the first writes the answer's type table, which is cached.
-    for number in [KEPT - 1, KEPT] {
-        let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?;
-        if number == KEPT {
-            figure("ack", body, &[execution]);
-        }
-    }
+    let acknowledge = |number: u64| -> Result<Execution> {
+        Ok(bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?.1)
+    };
+    figure("ack", body, &[acknowledge(KEPT)?]);
     for is_second in [false, true] {
         let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
         ensure!(pruned.blocks == 1, "prune_now: {pruned:?}");
@@ -126,6 +125,11 @@ fn of_blocks(bench: &Bench, body: u32, transactions: u32) -> Result<Vec<Figure>>
             figure("append verified", body, &[execution]);
         }
     }
+    for of in 1..EXPORTERS {
+        let exporter = Exporter { name: format!("bench{of}"), principal: Principal::from_slice(&[of; 29]) };
+        bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
+    }
+    figure("ack of a hundred", body, &[acknowledge(KEPT + 2)?]);
     Ok(figures)
 }
 

@@ -307,6 +307,7 @@ fn messages(rows: &[Row]) -> Vec<Line<'_>> {
         ("`get_block_headers`, 1,000 headers, as a query", "1,000 headers by query", None),
         ("the same as an update", "1,000 headers by update", None),
         ("`ack_exported`", "ack", SMALL),
+        ("the same with 100 exporters", "ack of a hundred", SMALL),
         ("a firing of the timer with nothing to do, all three messages of it, and a sample", "idle firing", SMALL),
         ("`prune_now` of such a small block, and an entry of the audit log", "prune", SMALL),
         ("`prune_now` of such a large block, and an entry", "prune", LARGE),

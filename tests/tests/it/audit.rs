@@ -93,7 +93,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
 
     let policy = PrunePolicyArg { retain_blocks: Some(9), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     let first = "pruning_enabled = true; target_bytes = 0; retain_days = 0; retain_blocks = 9; headroom_ratio_bps = 2000; emergency_ratio_bps = 9500; \
-        timer_interval_secs = 60; max_ops_per_tick = 200000; max_instructions_per_tick = 500000000; min_kept_blocks = 0; \
+        timer_interval_secs = 600; max_ops_per_tick = 200000; max_instructions_per_tick = 500000000; min_kept_blocks = 0; \
         pause_after_secs = 5; max_export_lag_secs = 86400";
     world.noted("set_prune_policy", policy, ["value = none", first, "Ok"]);
     let policy = PrunePolicyArg { retain_blocks: Some(15), ..PrunePolicyArg::default() };

@@ -62,6 +62,55 @@ fn an_idle_firing_costs_little() {
     idle("switched off");
 }
 
+/// What an append makes due waits for the safety timer.
+#[test]
+fn append_arms_no_timer_by_default() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    coppice.operator().set_prune_policy(&policy(5)).answer().unwrap();
+    coppice.pass(601);
+    host.take_executions();
+    for number in 0..20 {
+        coppice.append_plain(number..number + 1, 1_000);
+        coppice.pass(20);
+    }
+    assert!(timer_executions(&host).is_empty());
+    assert_eq!(coppice.prune_status().pruned_blocks, 0);
+    coppice.pass(199);
+    assert_eq!(coppice.prune_status().pruned_blocks, 14);
+}
+
+/// A tick follows at once, and none follows the next appends, which find the mark reached.
+#[test]
+fn append_that_reaches_a_watermark_is_followed_by_a_tick() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let exporter = Exporter { name: "archive".into(), principal: Who::Archive.principal() };
+    coppice.operator().register_exporter(&exporter).answer().unwrap();
+    let target_bytes = Some(64 << 16);
+    let capacity = PrunePolicyArg { target_bytes, ..PrunePolicyArg::default() };
+    coppice.operator().set_prune_policy(&capacity).answer().unwrap();
+    let marks = coppice.prune_status().water_marks.unwrap();
+    host.take_executions();
+    let mut next = 0;
+    let mut append_to = |bytes: u64| {
+        while coppice.prune_status().capacity_bytes <= bytes {
+            coppice.append_plain(next..next + 1, 30_000);
+            next += 1;
+        }
+        coppice.pass(1);
+        let head = next - 1;
+        (head, timer_executions(&host).iter().filter(|fired| fired.kind == Kind::Update).count())
+    };
+    assert_eq!(append_to(marks.high - 70_000).1, 0);
+    assert_eq!(append_to(marks.high).1, 1, "the exporter holds all blocks back");
+    assert_eq!(append_to(marks.high + 70_000).1, 0);
+    let (head, ticks) = append_to(marks.emergency);
+    assert_eq!(ticks, 1);
+    coppice.by(Who::Archive).ack_exported(head, &hash(head).into()).answer().unwrap();
+    coppice.pass(1);
+    assert!(coppice.prune_status().capacity_bytes <= marks.low);
+    assert_eq!(append_to(marks.high).1, 3, "the ticks after the acknowledgement, and one at high water");
+}
+
 /// The timer library fires once for each missed interval.
 #[test]
 fn a_burst_after_a_long_pause_does_the_work_once() {

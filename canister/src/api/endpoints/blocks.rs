@@ -9,11 +9,13 @@ use crate::state::{State, mutate, read, tally};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Runs a producer's message after arming the daemon.
+/// Runs a producer's message, and arms the daemon.
 fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
     mutate(|state| {
         daemon::on_call(state);
-        run(state)
+        let done = run(state);
+        daemon::on_called(state);
+        done
     })
 }
 
