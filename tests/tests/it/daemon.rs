@@ -62,7 +62,7 @@ fn an_idle_firing_costs_little() {
     idle("switched off");
 }
 
-/// What an append makes due waits for the safety timer.
+/// Blocks that an append makes due wait for the safety timer.
 #[test]
 fn append_arms_no_timer_by_default() {
     let (coppice, host) = Coppice::embedded(default_arg());
