@@ -10,16 +10,28 @@
 /// | `producers` | the calls that bring blocks in, roll back and reset |
 /// | `records` | UTXO records and the deletion queue of their blobs; needs the feature `records` |
 ///
-/// A canister without `producers` appends its blocks itself ([`Coppice::append`](crate::Coppice::append)). A method that the canister's crate
-/// also declares is an error of the build, because the crate then has two symbols of one name.
+/// A canister without `producers` appends its blocks itself ([`Coppice::append`](crate::Coppice::append)).
 ///
-/// ```text
+/// ```
 /// ic_coppice::export!(readers, operators);
 ///
-/// #[ic_cdk::inspect_message]
-/// fn inspect_message() {
-///     match Coppice::inspect(coppice_methods()) { … }
+/// #[ic_cdk::query]
+/// fn balance() -> u64 {
+///     7
 /// }
+/// # fn main() { assert!(coppice_methods()[0].contains(&"health")); }
+/// ```
+///
+/// A method that the canister's crate also declares is an error of the build, because the crate then has two symbols of one name:
+///
+/// ```compile_fail
+/// ic_coppice::export!(readers, operators);
+///
+/// #[ic_cdk::query]
+/// fn health() -> u64 {
+///     7
+/// }
+/// # fn main() { assert!(coppice_methods()[0].contains(&"health")); }
 /// ```
 #[macro_export]
 macro_rules! export {

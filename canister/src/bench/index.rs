@@ -87,8 +87,13 @@ fn id(argument: Vec<u8>) -> ByteBuf {
     id
 }
 
+/// Encodes the answer of a look-up as the canister's own queries do.
+fn answer(location: Result<TransactionLocation, ReadError>) -> Vec<u8> {
+    wire::answer(wire::tables::replies::get_transaction_location, location)
+}
+
 /// `get_transaction_location` over the B-tree.
-#[query(decode_with = "id")]
+#[query(decode_with = "id", encode_with = "answer")]
 fn bench_locate_btree(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     located(|prepared, state| {
         let place = prepared.btree.as_ref()?.get(id.as_slice().first_chunk()?)?;
@@ -98,7 +103,7 @@ fn bench_locate_btree(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
 }
 
 /// `get_transaction_location` over the index on the heap.
-#[query(decode_with = "id")]
+#[query(decode_with = "id", encode_with = "answer")]
 fn bench_locate_heap(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     located(|prepared, state| prepared.heap.as_ref()?.get(id.as_slice().first_chunk()?, state.chain.state().oldest))
 }
