@@ -19,7 +19,7 @@ use coppice_records::utxo::Ahead;
 const CELLS: [(u64, &str); 5] = [
     (places::CONFIG, "config roles principal utxo_batch_size"),
     (coppice_chain::places::PRUNE, "policy retain_blocks last_run reason"),
-    (coppice_chain::places::EXPORTERS, "name bound acknowledged_at"),
+    (coppice_chain::places::EXPORTERS, "bound acknowledged_at"),
     (coppice_records::places::TRANSACTION_UPLOAD, "parts offset gen"),
     (coppice_records::places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
 ];

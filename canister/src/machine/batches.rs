@@ -11,6 +11,7 @@ use coppice_chain::testing::{block, id, with_keys};
 use coppice_interface::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::mem::replace;
 
 /// References for which a message has room.
 const SLICE: u64 = 40;
@@ -78,8 +79,9 @@ fn one_by_one(chain: &[AppendBlock], verify: bool) -> End {
 fn in_batches(chain: &[AppendBlock], messages: &[Message], seed: u64, verify: bool) -> World {
     let mut world = world(seed, verify);
     let (first, last) = (chain[0].number, chain[chain.len() - 1].number);
-    let mut next = first;
+    let (mut next, mut needs_time) = (first, false);
     for (count, again, slow) in messages.iter().cycle().copied() {
+        let slow = if replace(&mut needs_time, false) { 0 } else { slow };
         if next > last {
             return world;
         }
@@ -102,8 +104,13 @@ fn in_batches(chain: &[AppendBlock], messages: &[Message], seed: u64, verify: bo
                 world.meets("blocks without memory");
                 assert!(now_next < after);
             }
+            Some(AppendStop::Refused(AppendError::TooLarge { .. })) if slow > 0 => {
+                world.meets("blocks whose references take a whole message");
+            }
             Some(stop) => panic!("{stop:?}"),
         }
+        // Otherwise each message could end as this one.
+        needs_time = now_next <= next;
         // A repeated list may end before the block that is next.
         assert!(now_next >= next || now_next >= list[0].number);
         next = next.max(now_next);

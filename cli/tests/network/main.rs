@@ -2,6 +2,7 @@
 //! the names of their modules.
 
 mod applied;
+mod bills;
 mod blob_workers;
 mod bombs;
 mod certificates;

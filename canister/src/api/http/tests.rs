@@ -263,7 +263,7 @@ fn public_replies_do_not_reveal_the_balance() {
 fn blocked_preservation_advice_matches_its_cause() {
     fresh();
     for (error, action) in [
-        (UtxoError::NoMemory(NoMemory::LowCycles { missing: 1 }), "Top the canister up;"),
+        (UtxoError::NoMemory(NoMemory::LowCycles { missing: 1 }), "Top the canister up."),
         (UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 1 }), "Raise reserved_cycles_limit"),
         (UtxoError::NoMemory(NoMemory::OutOfSpace), "Raise max_stable_pages"),
         (UtxoError::Corrupt { why: "magic".into() }, "utxo_set_aside(slot, true)"),
@@ -481,5 +481,5 @@ fn metrics_are_valid_prometheus_text() {
     for hot in meter::HOT_ALL {
         meter::count(hot, 1);
     }
-    assert_eq!(methods(&get("/metrics").1), 12);
+    assert_eq!(methods(&get("/metrics").1), meter::HOT_ALL.len());
 }

@@ -3,7 +3,7 @@ use crate::memory;
 use crate::platform::meter::Hot;
 use crate::platform::native;
 use crate::state::{self, read};
-use coppice_interface::{InitArg, UtxoBlockAssemblyState};
+use coppice_interface::{InitArg, PrunePolicy, UtxoBlockAssemblyState};
 
 fn grow(state: &mut State) {
     records::grow(state, platform::time_ns());
@@ -21,9 +21,15 @@ fn fresh() {
     state::init(&InitArg::default()).unwrap();
 }
 
+/// Sets a policy with ticks between those of the safety timer.
+fn tick_every_minute(state: &mut State) {
+    state.pruner.set_policy(PrunePolicy { timer_interval_secs: 60, ..PrunePolicy::default() });
+}
+
 #[test]
 fn unpaid_timers_are_cancelled_and_armed_again_after_a_top_up() {
     fresh();
+    mutate(tick_every_minute);
     mutate(start);
     let armed =
         || native::with(|world| [Timer::Safety, Timer::Work].map(|timer| world.timers.get(&(timer as u8)).copied()));
@@ -188,6 +194,7 @@ fn safety_timer_follows_the_interval_of_a_job() {
 #[test]
 fn safety_timer_follows_the_ticks_while_work_that_traps_is_skipped() {
     fresh();
+    mutate(tick_every_minute);
     mutate(start);
     mutate(|state| {
         state.tick(true);

@@ -108,7 +108,7 @@ fn refusals_and_rollbacks_are_counted() {
         blocks::append_block(other),
         Err(AppendError::Conflict { differs: vec![BlockField::Hash, BlockField::Body] })
     );
-    native::with(|world| world.liquid_cycles = 500_000_000_000);
+    native::with(|world| world.liquid_cycles = 450_000_000_000);
     mutate(crate::operation::daemon::watch_cycles);
     assert!(matches!(append(3, &[], 10), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
     native::with(|world| world.liquid_cycles = u128::MAX);

@@ -232,7 +232,7 @@ fn the_largest_messages_take_the_fast_path() {
     assert_eq!(fast(&candid::encode_one(&block).unwrap()), Some(block.clone()));
     // Small blocks, and blocks that fill a message.
     let small = AppendBlock { body: ByteBuf::from(vec![1; 100]), ..coppice_chain::testing::block(7, &[[1; 32]], 0) };
-    for blocks in [vec![small; 3_300], vec![AppendBlock { body: ByteBuf::from(vec![1; 190_000]), ..block }; 10]] {
+    for blocks in [vec![small; 4_600], vec![AppendBlock { body: ByteBuf::from(vec![1; 190_000]), ..block }; 10]] {
         let message = candid::encode_one(&blocks).unwrap();
         assert!(message.len() > 1_500_000, "{}", message.len());
         assert_eq!(fast(&message), Some(blocks));
