@@ -67,7 +67,8 @@ fn systemd_unit_has_a_valid_command_line_and_timeouts() {
         .replace("${COPPICE_CANISTER}", "aaaaa-aa")
         .replace("${CREDENTIALS_DIRECTORY}", "/run/credentials")
         .replace("${COPPICE_TX_STORE}", "s3://bucket/tx")
-        .replace("${COPPICE_OUTPUTS_STORE}", "file:///srv/outputs");
+        .replace("${COPPICE_OUTPUTS_STORE}", "file:///srv/outputs")
+        .replace("%i", "1");
     assert!(!filled.contains('$'), "{filled}");
     let cli = Cli::try_parse_from(filled.split_whitespace()).unwrap();
     let Command::BlobWorker(args) = cli.command else { panic!("{cli:?}") };
