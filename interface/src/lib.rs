@@ -46,6 +46,9 @@ pub use segments::BySegment;
 pub use settings::ConfigError;
 pub use utxo::*;
 
+/// The version of the interface, which changes with any of its types or methods.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The code in README.md compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

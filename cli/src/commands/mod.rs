@@ -31,7 +31,7 @@ use verify::VerifyArgs;
 
 /// Operate a Coppice canister: feed blocks, copy its chain, look things up, prove blocks, see how it is, delete its external blobs
 #[derive(Clone, Debug, Parser)]
-#[command(name = "coppice", version, arg_required_else_help = true)]
+#[command(name = "coppice", version = version(), arg_required_else_help = true)]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
@@ -39,6 +39,12 @@ pub struct Cli {
     /// Format of the lines on stderr
     #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
     pub log_format: LogFormat,
+}
+
+/// Returns the version, that of the interface, and the commit of a release.
+fn version() -> String {
+    let commit = option_env!("COPPICE_COMMIT").unwrap_or("unknown");
+    format!("{}, interface {}, commit {commit}", env!("CARGO_PKG_VERSION"), coppice_interface::VERSION)
 }
 
 /// The subcommands.

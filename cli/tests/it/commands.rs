@@ -86,6 +86,16 @@ fn systemd_unit_has_a_valid_command_line_and_timeouts() {
 }
 
 #[test]
+fn version_names_the_interface_and_the_commit() {
+    let output = Command::new(env!("CARGO_BIN_EXE_coppice")).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    // Only a release names its commit.
+    let commit = option_env!("COPPICE_COMMIT").unwrap_or("unknown");
+    assert_eq!(text, format!("coppice {version}, interface {version}, commit {commit}\n"));
+}
+
+#[test]
 fn get_without_a_chain_or_with_a_wrong_argument_ends_with_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let missing = format!("sqlite://{}", dir.path().join("none.db").display());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Installs the packed package in an empty project. Returns `None` and prints a note without the package, or without npm's registry.
 fn install(project: &Path) -> Option<()> {
-    let packed = root().join("target/coppice-0.1.0.tgz");
+    let packed = root().join("target/ic-coppice-0.1.0.tgz");
     if !packed.is_file() {
         not_run("the TypeScript package in a project; scripts/typescript did not build it");
         return None;
@@ -55,7 +55,7 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
 
     let run = |file: &str| succeed(Command::new("node").current_dir(project).arg(file));
     let records = |served: &Served| {
-        let code = "import { connect } from 'coppice'; const coppice = await connect({ host: 'http://127.0.0.1:8080', \
+        let code = "import { connect } from 'ic-coppice'; const coppice = await connect({ host: 'http://127.0.0.1:8080', \
                     canisterId: 'rwlgt-iiaaa-aaaaa-aaaaa-cai', fetchRootKey: true }); \
                     console.log((await coppice.get_config()).utxo.length, (await coppice.get_storage_status([])).utxo.length);";
         std::fs::write(project.join("records.js"), adapted(code, served)).unwrap();
