@@ -27,6 +27,7 @@ use policy::PolicyArgs;
 use prove::ProveArgs;
 use serve::ServeArgs;
 use status::StatusArgs;
+use std::sync::LazyLock;
 use verify::VerifyArgs;
 
 /// Operate a Coppice canister: feed blocks, copy its chain, look things up, prove blocks, see how it is, delete its external blobs
@@ -42,9 +43,12 @@ pub struct Cli {
 }
 
 /// Returns the version, that of the interface, and the commit of a release.
-fn version() -> String {
-    let commit = option_env!("COPPICE_COMMIT").unwrap_or("unknown");
-    format!("{}, interface {}, commit {commit}", env!("CARGO_PKG_VERSION"), coppice_interface::VERSION)
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let commit = option_env!("COPPICE_COMMIT").unwrap_or("unknown");
+        format!("{}, interface {}, commit {commit}", env!("CARGO_PKG_VERSION"), coppice_interface::VERSION)
+    });
+    &VERSION
 }
 
 /// The subcommands.

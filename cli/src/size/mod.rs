@@ -100,7 +100,7 @@ mod tests {
         let share = |part: usize| parts[part].1 / all * 100.0;
         let readme = include_str!("../../../README.md").replace('\n', " ");
         let text = format!(
-            "ingress takes {:.0} %, stable memory {:.0} %, SHA-256 of its segments {:.0} %, appending it {:.1} %, the timer {:.0} %, and \
+            "ingress takes {:.0} %, stable memory {:.0} %, SHA-256 of its segments {:.0} %, appending it {:.1} %, the timer {:.1} %, and \
              pruning it {:.1} %: {:.0} XDR a million blocks",
             share(0),
             share(1),
@@ -224,7 +224,7 @@ mod tests {
             assert!(size.snapshot_cycles > 10 * liquid, "{liquid}: {size:?}");
             // With a threshold of 90 days the canister and its snapshot need what the canister alone needs with 180 days.
             let feeding_stopped = liquid + cycles_of_ticks(600, 30 * DAY, 13);
-            assert!(snapshot < feeding_stopped, "{snapshot}, {feeding_stopped}: {size:?}");
+            assert!(snapshot <= feeding_stopped, "{snapshot}, {feeding_stopped}: {size:?}");
         }
     }
 

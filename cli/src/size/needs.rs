@@ -119,8 +119,9 @@ impl Size {
         let daemon_cycles = (firings * FIRING_CYCLES as f64 + instructions) as u128;
         let all_cycles = storage_cycles + feeding_cycles + daemon_cycles;
         let of_days = |cycles: u128, days: u128| cycles * days / 365;
-        let left = Config::default().min_liquid_cycles
+        let fed_to = Config::default().min_liquid_cycles
             + cycles_of_ticks(workload.timer_interval_secs, DEPOSIT_DAYS as u64 * DAY, 13);
+        let left = fed_to.max(UPGRADE_CYCLES + cycles_of_a_snapshot(billed_bytes));
         Self {
             workload,
             blocks,
