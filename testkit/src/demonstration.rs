@@ -66,6 +66,7 @@ impl<C: CanisterClient> Demonstration<C> {
         client
             .set_prune_policy(&PrunePolicyArg {
                 retain_blocks: Some(RETAINED),
+                timer_interval_secs: Some(60),
                 target_bytes: Some(TARGET),
                 ..PrunePolicyArg::default()
             })

@@ -32,8 +32,12 @@ fn check(block_bytes: u64, transactions: u64) {
     let size = Size::of(workload);
     coppice_host::set_module_cache(coppice_host::default_module_cache());
     let client = Embedded::start(wasm::of_tests()).unwrap();
-    let policy =
-        PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
+    let policy = PrunePolicyArg {
+        retain_days: Some(1),
+        target_bytes: Some(size.target_bytes),
+        timer_interval_secs: Some(workload.timer_interval_secs),
+        ..PrunePolicyArg::default()
+    };
     client.set_prune_policy(&policy).done().unwrap();
     // A segment of ids without secondary keys: two counts and the ids.
     let index = 8 + 32 * transactions;
