@@ -128,8 +128,10 @@ pub fn arm(state: &mut State) {
 }
 
 /// Arms the one-shot for pruning within `timer_interval_secs`, and for anything else that is due. Call after any change that may create work.
+/// At a watermark the next call of a producer arms it at once.
 pub fn arm_work(state: &mut State) {
     let now = platform::time_ns();
+    state.clock.marks_reached = 0;
     // First, because arming hides that the platform's timer is lost.
     watch_at(state, now);
     state.blocks_by(now, now + state.pruner.interval_secs() * NS);

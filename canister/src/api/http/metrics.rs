@@ -199,7 +199,7 @@ impl Text {
         let values = codes.iter().map(|code| (code.as_str(), 1));
         self.by(("coppice_problem", "The problems that are raised, by code."), "code", values)?;
         let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1));
-        self.by(("coppice_info", "The canister's version."), "version", version)
+        self.by(("coppice_build_info", "The canister's version."), "version", version)
     }
 
     fn messages(&mut self) -> io::Result<()> {

@@ -48,7 +48,7 @@ fn an_abandoned_block_upload_is_reported() {
     raised("the upload of block 0 has been idle for 2 h");
     expiry(&coppice, 120);
     cleared(&coppice, ProblemCode::UploadStuck);
-    coppice.pass(60);
+    coppice.pass(600);
     assert_eq!((health(&coppice).problems, coppice.anyone().list_uploads().answer().block), (vec![], None));
     coppice.append_plain(0..1, 10);
 }
@@ -83,7 +83,7 @@ fn an_abandoned_transaction_upload_is_reported() {
     coppice.pass(HOUR + 10);
     raised();
     expiry(&coppice, HOUR);
-    coppice.pass(60);
+    coppice.pass(600);
     assert_eq!(
         (health(&coppice).problems, coppice.anyone().list_uploads().answer().transactions),
         (vec![], Some(vec![]))
