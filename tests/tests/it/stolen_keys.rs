@@ -341,7 +341,7 @@ fn stolen_operator_is_ended() {
     let thief = coppice.by(THIEF);
     let policy = PrunePolicyArg { retain_blocks: Some(10), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     thief.set_prune_policy(&policy).answer().unwrap();
-    coppice.settle(100);
+    coppice.settle(600);
     assert_eq!(pruned_before(&coppice), 9);
     let exporter = Exporter { name: "thief".into(), principal: THIEF.principal() };
     thief.register_exporter(&exporter).answer().unwrap();
