@@ -19,7 +19,8 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "release", _) => (3_150, 4_400),
         // Six splits and six joins: 8,000 for either.
         ("blob", "split_join", _) => (9_400, 9_600),
-        ("blob", "open", _) => (350_000, 830_000),
+        ("blob", "open", _) => (375_000, 840_000),
+        ("index", "look-up", _) => (100_000, 100_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
         ("index", "remove", _) => (4_000, 8_250),
@@ -41,7 +42,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("utxo", "nothing_new", _) => (50_000_000, 220_000),
         // The cost added to a message by counting it, and a scrape with 100 exporters.
         ("observe", "count", _) => (2_000, 2_000),
-        ("observe", "scrape" | "scrape, longest names", _) => (5_100_000, 5_100_000),
+        ("observe", "scrape" | "scrape, longest names", _) => (5_130_000, 5_130_000),
         ("deletion", "lease", _) => (25_000, 29_100),
         ("deletion", "lease with records", _) => (48_000, 54_100),
         ("utxo", "create message", _) => (400_000, 214_000),
