@@ -1,4 +1,4 @@
-//! What the canister pays for blocks that come one by one, plain, and for the same blocks as the client sends them: several in a message,
+//! The canister's bill for blocks that come one by one, plain, and for the same blocks as the client sends them: several in a message,
 //! compressed. Whole messages over the gateway, so envelopes, ingress, execution and pages of the heap count.
 
 use crate::net::Net;
