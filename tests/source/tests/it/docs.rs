@@ -94,9 +94,9 @@ fn readme_has_at_most_110_lines_and_pages_at_most_3500_words() {
 }
 
 #[test]
-fn readme_and_docs_have_at_most_43500_words() {
+fn readme_and_docs_have_at_most_42000_words() {
     let words: usize = docs().iter().map(|page| words(page)).sum::<usize>() + words(&root().join("README.md"));
-    assert!(words <= 43_500, "{words} words");
+    assert!(words <= 42_000, "{words} words");
 }
 
 #[test]
