@@ -101,6 +101,7 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
         }
         Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: no timer runs"),
     }
+    state.clock.marks_reached = 0;
     if pause.is_some() {
         Timer::Work.cancel();
         Timer::Key.cancel();
@@ -265,6 +266,8 @@ pub fn fire(state: &mut State, timer: Timer, at: u64) {
             duty.work(state, now, *late);
         }
         rearm(state, now);
+        // Otherwise an append that reaches a watermark again would find it reached before.
+        state.clock.marks_reached = state.pruner.marks_reached(&state.chain, &state.blobs);
         // After the work, because pruned blocks no longer count as backlog.
         sampling::note(state);
         chosen

@@ -91,24 +91,24 @@ fn append_that_reaches_a_watermark_is_followed_by_a_tick() {
     let marks = coppice.prune_status().water_marks.unwrap();
     host.take_executions();
     let mut next = 0;
-    let mut append_to = |bytes: u64| {
+    let mut append_to = |bytes: u64, body: usize| {
         while coppice.prune_status().capacity_bytes <= bytes {
-            coppice.append_plain(next..next + 1, 30_000);
+            coppice.append_plain(next..next + 1, body);
             next += 1;
         }
         coppice.pass(1);
         let head = next - 1;
         (head, timer_executions(&host).iter().filter(|fired| fired.kind == Kind::Update).count())
     };
-    assert_eq!(append_to(marks.high - 70_000).1, 0);
-    assert_eq!(append_to(marks.high).1, 1, "the exporter holds all blocks back");
-    assert_eq!(append_to(marks.high + 70_000).1, 0);
-    let (head, ticks) = append_to(marks.emergency);
+    assert_eq!(append_to(marks.high - 70_000, 30_000).1, 0);
+    assert_eq!(append_to(marks.high, 30_000).1, 1, "the exporter holds all blocks back");
+    assert_eq!(append_to(marks.high + 70_000, 30_000).1, 0);
+    let (head, ticks) = append_to(marks.emergency, 30_000);
     assert_eq!(ticks, 1);
     coppice.by(Who::Archive).ack_exported(head, &hash(head).into()).answer().unwrap();
     coppice.pass(1);
     assert!(coppice.prune_status().capacity_bytes <= marks.low);
-    assert_eq!(append_to(marks.high).1, 2, "the tick after the acknowledgement, and one at high water");
+    assert_eq!(append_to(marks.emergency, 900_000).1, 2, "the tick after the acknowledgement, and one at once");
 }
 
 /// The timer library fires once for each missed interval.
