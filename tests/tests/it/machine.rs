@@ -250,6 +250,15 @@ impl Machine {
         }
     }
 
+    /// Returns whether the chain is above high water, and the daemon prunes.
+    fn is_above_high_water(&self) -> bool {
+        let policy = self.model.policy.as_ref().filter(|policy| policy.pruning_enabled && policy.target_bytes > 0);
+        policy.is_some_and(|policy| {
+            let high = policy.target_bytes * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
+            self.model.capacity_bytes() > high
+        })
+    }
+
     /// Lets ticks of the daemon run for `secs` seconds, and until they have nothing left to do.
     fn settle(&mut self, secs: u64) {
         self.coppice.settle(secs);
@@ -297,6 +306,10 @@ impl Machine {
             Step::Rollback(depth) => self.roll_back(depth),
             Step::Time(secs) => self.settle(secs.max(60)),
             Step::Upgrade => self.coppice.upgrade(),
+        }
+        if self.is_above_high_water() {
+            // The append that reached it was followed by a tick at once.
+            self.settle(60);
         }
         self.check();
     }
