@@ -1,4 +1,4 @@
-//! Health of a canister: its timer prunes what is due, and it reports no problems.
+//! Health of a canister: what is due is pruned, by the timer or at once, and the canister reports no problems.
 
 use crate::client::{CanisterClient, Client, Transport, Wait};
 use crate::say;
@@ -20,11 +20,7 @@ pub fn settle(client: &Client<impl CanisterClient>, interval: Duration) -> Resul
         canister.await_timer(interval)?;
         status = client.get_prune_status().wait()?;
         waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
-        ensure!(
-            waits < canister.patience(),
-            "pruning is due, but the timer prunes nothing: {}",
-            status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string)
-        );
+        ensure!(waits < canister.patience(), "pruning is due, but the timer prunes nothing: {}", holder(&status));
     }
     Ok(status)
 }
@@ -38,14 +34,18 @@ pub fn prune_due(client: &Client<impl CanisterClient>) -> Result<()> {
     while status.need_prune {
         client.prune_now(&MAX_PRUNE_OPS).done()?;
         let before = replace(&mut status, client.get_prune_status().wait()?);
-        let held = || status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string);
         ensure!(
             status.pruned_blocks > before.pruned_blocks,
             "pruning is due, but prune_now prunes nothing: {}",
-            held()
+            holder(&status)
         );
     }
     Ok(())
+}
+
+/// Returns what holds pruning back.
+fn holder(status: &PruneStatus) -> String {
+    status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string)
 }
 
 /// Checks the canister's health. Problems with the code `expected` become notes on stderr.
