@@ -7,7 +7,7 @@ use super::header::{BlockMeta, StoredHeader};
 use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
 use super::store::{ChainStore, MAX_SPAN};
-use super::transit::{EnterError, Entered};
+use super::transit::{EnterError, Entered, INSTRUCTIONS};
 use crate::owners;
 use coppice_interface::seals::{self, Leaf, Seal};
 use coppice_interface::segments::{Index, Segment, check_receipts};
@@ -40,19 +40,21 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<(), AppendError> {
-        match self.append_if_room(blobs, block, admission, now)? {
+        match self.append_if_room(blobs, block, admission, now, INSTRUCTIONS)? {
             Fit::Kept => Ok(()),
             Fit::NoRoom { entered } => Err(too_large("references: upload the block", entered)),
         }
     }
 
-    /// As [`append`](Self::append), but distinguishes a message without room from a refusal.
+    /// As [`append`](Self::append), but distinguishes a message without room from a refusal. Enters no reference after the instruction
+    /// counter has reached `end`.
     pub(super) fn append_if_room(
         &mut self,
         blobs: &mut BlobStore,
         block: &AppendBlock,
         admission: &Admission,
         now: u64,
+        end: u64,
     ) -> Result<Fit, AppendError> {
         let segments = [&block.body, &block.receipts, &block.index];
         let draft = Draft::new(
@@ -86,12 +88,13 @@ impl ChainStore {
             .map_err(NoMemory::from)?;
         self.reserve_headers(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
-        let entered = self.metered(index.references(), |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
+        let references = index.references();
+        let entered = self.metered(references, end, |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
         let entered = entered.map_err(|error| match error {
             EnterError::Grow(error) => AppendError::from(NoMemory::from(error)),
             EnterError::Unreadable(why) => Ic::trap(&format!("append: {why}")),
         })?;
-        if entered.references() < index.references() {
+        if entered.references() < references {
             self.revert_entered(&entered);
             return Ok(Fit::NoRoom { entered: entered.references() });
         }

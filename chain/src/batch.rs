@@ -3,7 +3,7 @@
 //! **Constraint.** A block is appended whole or not at all, and the cost of its references is known only after they are entered. A block
 //! that fits into a message of its own must not be refused because blocks before it have used the message up.
 //!
-//! **Design.** The first block has the whole message, as in `append_block`. Each later block begins only if the message has the instructions
+//! **Design.** The first block has as much of the message as in `append_block`: reading the list does not count. Each later block begins only if the message has the instructions
 //! and pages for its payload. Its references share the meter of the message with those of the blocks before it; if there is no room for
 //! them, they are taken out again and the message stops with `HasMore`. The block is then the first one of the next message.
 
@@ -31,6 +31,8 @@ const LEAST_REFERENCE: u64 = 6;
 pub struct Batch {
     /// True once a block of the message was appended, or was kept already.
     has_one: bool,
+    /// Value of the instruction counter at which no other reference is entered.
+    end: u64,
     /// Counts the pages that all blocks of the message change.
     _counting: Option<Counting>,
 }
@@ -59,7 +61,11 @@ impl ChainStore {
             return Err(bad_list(why));
         }
         let most_references: u64 = blocks.iter().map(|block| block.index.len() as u64 / LEAST_REFERENCE).sum();
-        Ok(Batch { has_one: false, _counting: self.counting(most_references) })
+        Ok(Batch {
+            has_one: false,
+            end: Ic::instructions().saturating_add(INSTRUCTIONS),
+            _counting: self.counting(most_references),
+        })
     }
 
     /// Appends the next block of a message, as [`append`](Self::append) does.
@@ -74,10 +80,10 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<(), AppendStop> {
-        if batch.has_one && !has_room(payload_len(block), admission.verify_segments) {
+        if batch.has_one && !batch.has_room(payload_len(block), admission.verify_segments) {
             return Err(AppendStop::HasMore);
         }
-        match self.append_if_room(blobs, block, admission, now) {
+        match self.append_if_room(blobs, block, admission, now, batch.end) {
             Ok(Fit::Kept) => {
                 batch.has_one = true;
                 Ok(())
@@ -89,10 +95,13 @@ impl ChainStore {
     }
 }
 
-/// Returns whether the message has room for another block with so many bytes of payload.
-fn has_room(payload: u64, verify: bool) -> bool {
-    let per_byte = PER_BYTE + if verify { PER_HASHED_BYTE } else { 0 };
-    let instructions = PER_BLOCK.saturating_add(payload.saturating_mul(per_byte));
-    let pages = payload / OS_PAGE + PAGES_OF_BLOCK;
-    Ic::instructions().saturating_add(instructions) <= INSTRUCTIONS && changed_pages().saturating_add(pages) <= PAGES
+impl Batch {
+    /// Returns whether the message has room for another block with so many bytes of payload.
+    fn has_room(&self, payload: u64, verify: bool) -> bool {
+        let per_byte = PER_BYTE + if verify { PER_HASHED_BYTE } else { 0 };
+        let instructions = PER_BLOCK.saturating_add(payload.saturating_mul(per_byte));
+        let pages = payload / OS_PAGE + PAGES_OF_BLOCK;
+        let (counter, changed) = (Ic::instructions(), changed_pages());
+        counter.saturating_add(instructions) <= self.end && changed.saturating_add(pages) <= PAGES
+    }
 }

@@ -60,10 +60,11 @@ impl Entered {
 }
 
 impl ChainStore {
-    /// Runs a part of a message that enters at most `references` references, or takes them out, with its meter. Pages are not counted for few
-    /// references, nor for small tables, because a message may change all their pages.
-    pub(super) fn metered<T>(&mut self, references: u64, run: impl FnOnce(&mut Self, &mut Meter) -> T) -> T {
-        let meter = Meter::new(INSTRUCTIONS, PAGES);
+    /// Runs a part of a message that enters at most `references` references, or takes them out, with its meter, which ends when the
+    /// instruction counter reaches `end`. Pages are not counted for few references, nor for small tables, because a message may change all
+    /// their pages.
+    pub(super) fn metered<T>(&mut self, references: u64, end: u64, run: impl FnOnce(&mut Self, &mut Meter) -> T) -> T {
+        let meter = Meter::new(end, PAGES);
         #[cfg(any(test, feature = "testing"))]
         let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
         let mut meter = meter;

@@ -22,8 +22,9 @@ pub enum Sent {
 }
 
 impl<T: Transport> Client<T> {
-    /// Appends a block: by `append_block`, compressed if that costs the canister less, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. The
-    /// canister may find only by entering them that they do not fit (`TooLarge`); then the block is sent in chunks, too. For producers.
+    /// Appends a block: by `append_block`, compressed if that costs the canister less, or in chunks if one message cannot hold it or cannot
+    /// enter all of its transactions and keys. The canister may find only by entering them that they do not fit (`TooLarge`); then the block
+    /// is sent in chunks, too. For producers.
     ///
     /// A repeated call is Ok: a block that is already kept changes nothing, and an interrupted upload continues.
     ///

@@ -20,6 +20,8 @@ const tool = (name) => join(tools, `node_modules/@foundry-rs/${name}-linux-amd64
 
 /// A private key of anvil's own accounts, which are public.
 export const KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
+/// Another of anvil's own accounts.
+const OTHER = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8";
 export const CHAIN = 31337;
 export const dir = mkdtempSync(join(tmpdir(), "coppice-evm-"));
 
@@ -143,10 +145,11 @@ export class Node {
     return call(this.url, "anvil_mine", hex(blocks));
   }
 
-  /// Replaces the newest blocks by as many empty ones.
+  /// Replaces the newest blocks by as many, the first of them with another transaction.
   async reorg(depth) {
     const before = await call(this.url, "eth_getBlockByNumber", "latest", false);
-    await call(this.url, "anvil_reorg", depth, []);
+    const other = { from: OTHER, to: OTHER, value: hex(depth) };
+    await call(this.url, "anvil_reorg", depth, [[other, 0]]);
     const after = await call(this.url, "eth_getBlockByNumber", "latest", false);
     assert.notEqual(before.hash, after.hash);
   }

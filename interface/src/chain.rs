@@ -237,7 +237,7 @@ pub enum AppendError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendedBlocks {
     /// The number of the first block of the list that is not kept; the number after the last one if all are kept. If the
-    /// whole list is refused, the number of the chain's next block.
+    /// whole list is refused, the number of its first block; 0 if it has none, or cannot be read.
     pub next: u64,
     /// The reason why the block `next`, or the whole list, was not appended; `null` if all blocks are kept.
     pub stopped: Option<AppendStop>,

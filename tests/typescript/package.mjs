@@ -118,14 +118,14 @@ const block = (number, body) =>
 const noise = (length) => crypto.getRandomValues(new Uint8Array(length));
 
 // A canister that keeps the blocks from `next` on, `most` in a message, and notes its messages.
-function producer(next, most, traps = () => false) {
+function producer(next, most, traps = () => false, code = "IC0503") {
   const blob = IDL.Vec(IDL.Nat8);
   const digests = IDL.Record({ body: blob, receipts: blob, index: blob });
   const fields = { number: IDL.Nat64, hash: blob, parent_hash: blob, timestamp_secs: IDL.Nat64, body: blob, receipts: blob, index: blob, sha256: digests };
   const messages = [];
   const append = (kind) => async (list) => {
     messages.push([kind, list.length]);
-    if (traps(list)) throw new Error("Reject code: 5, IC0503: the canister trapped");
+    if (traps(list)) throw new Error(`Reject code: 5, ${code}: the canister trapped`);
     const kept = list.slice(0, most);
     const refused = kept.findIndex((block) => block.number !== next + BigInt(kept.indexOf(block)));
     if (refused >= 0) return { next, stopped: [{ Refused: { Gap: { expected: next } } }] };
@@ -166,6 +166,18 @@ test("blocks are sent together, compressed if that saves more than it costs, and
   const third = producer(5n, 9);
   await appendBlocks(third, long);
   assert.deepEqual(third.messages.map(([, count]) => count), [1, 1, 1]);
+  const many = Array.from({ length: 5_001 }, () => ({ id: bytes(id(3)), keys: [none, none] }));
+  const keyed = await Promise.all([5n, 6n].map(async (number) => encodeBlock({ ...(await block(number, none)), parentHash: none, timestampSecs: 9n, transactions: many.slice(number === 5n ? 3_000 : 0) })));
+  const fourth = producer(5n, 9);
+  await appendBlocks(fourth, keyed);
+  assert.deepEqual(fourth.messages.map(([, count]) => count), [1, 1], "21,006 transactions and keys");
+});
+
+test("a block that no message holds is named, and the blocks before it are appended", async () => {
+  const list = await Promise.all([5n, 6n].map((number) => block(number, new Uint8Array(number === 6n ? 1_500_000 : 9))));
+  const coppice = producer(5n, 9);
+  await assert.rejects(appendBlocks(coppice, list), (error) => error instanceof RangeError && /block 6 .* upload/.test(error.message));
+  assert.deepEqual([coppice.messages.length, coppice.head()], [1, 5n]);
 });
 
 test("a refused block is thrown, and a list that traps is halved", async () => {
@@ -175,4 +187,11 @@ test("a refused block is thrown, and a list that traps is halved", async () => {
   await assert.rejects(appendBlocks(coppice, list), /IC0503/);
   assert.equal(coppice.head(), 7n);
   assert.deepEqual(coppice.messages.map(([, count]) => count), [4, 2, 2, 1, 1]);
+  const heavy = (sent) => sent.length > 2;
+  const limited = producer(5n, 9, heavy, "IC0522");
+  await appendBlocks(limited, list);
+  assert.deepEqual(limited.messages.map(([, count]) => count), [4, 2, 2], "a message that takes more instructions than one may");
+  const stopped = producer(5n, 9, heavy, "IC0508");
+  await assert.rejects(appendBlocks(stopped, list), /IC0508/);
+  assert.equal(stopped.messages.length, 1, "a stopped canister has not trapped");
 });

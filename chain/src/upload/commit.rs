@@ -7,7 +7,7 @@ use crate::owners;
 use crate::postings::links;
 use crate::state::{Transit, Way};
 use crate::store::ChainStore;
-use crate::transit::{EnterError, Entered};
+use crate::transit::{EnterError, Entered, INSTRUCTIONS};
 use coppice_interface::seals::Seal;
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, NoMemory, UploadError};
@@ -112,7 +112,7 @@ impl ChainStore {
         index: &Index,
     ) -> Result<(), UploadError> {
         let (from, left) = ((transit.ids, transit.keys), index.references() - transit.references());
-        let entered = self.metered(left, |chain, meter| chain.enter(blobs, &meta, index, from, meter))?;
+        let entered = self.metered(left, INSTRUCTIONS, |chain, meter| chain.enter(blobs, &meta, index, from, meter))?;
         let (ids, keys) = (entered.ids.end(), transit.keys + entered.keys.count());
         let links_before = meta.id_links;
         meta.id_links += entered.ids.links.len() as u32;

@@ -18,6 +18,7 @@ use crate::headers::PAGE_HEADERS;
 use crate::remove::release_freed;
 use crate::state::Way;
 use crate::store::ChainStore;
+use crate::transit::INSTRUCTIONS;
 use crate::{owners, places};
 use candid::Principal;
 use cell::{BITMAP, HEADER, Upload, corrupt};
@@ -231,7 +232,7 @@ impl ChainStore {
         let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
         let left = self.state.transit.map_or(0, |transit| transit.references());
-        let removed = self.metered(left, |chain, meter| chain.remove_transit_slice(blobs, left, meter));
+        let removed = self.metered(left, INSTRUCTIONS, |chain, meter| chain.remove_transit_slice(blobs, left, meter));
         if let Err(why) = removed {
             self.faults.push(why);
         }

@@ -124,7 +124,7 @@ impl<T: Transport> Client<T> {
         match (&*head, block) {
             (Head::Is(head), Some(block)) if head.hash != block.parent_hash => {}
             (_, Some(block)) => {
-                let blocks = with_successors(chain, block, last).await?;
+                let blocks = with_successors(chain, block, last).await;
                 let sent = self.send_blocks(&blocks).await;
                 let end = sent.as_ref().map_or_else(|unsent| unsent.number, |_| next + blocks.len() as u64);
                 done.appended += end - next;
@@ -165,12 +165,9 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Returns a block with the blocks after it that go into the same message.
-async fn with_successors<C: Chain + ?Sized>(
-    chain: &C,
-    block: AppendBlock,
-    last: u64,
-) -> Result<Vec<AppendBlock>, FollowError> {
+/// Returns a block with the blocks after it that go into the same message. A block that cannot be read ends the list; the next step reads it
+/// again.
+async fn with_successors<C: Chain + ?Sized>(chain: &C, block: AppendBlock, last: u64) -> Vec<AppendBlock> {
     #[cfg(not(target_family = "wasm"))]
     let began = std::time::Instant::now();
     let mut room = Room::default();
@@ -178,13 +175,10 @@ async fn with_successors<C: Chain + ?Sized>(
     let mut blocks = vec![block];
     while goes_on && let Some(parent) = blocks.last() {
         let number = parent.number + 1;
-        let Some(next) = common::block(chain, number).await?.filter(|next| next.parent_hash == parent.hash) else {
-            break;
-        };
-        if !room.takes(&next) {
-            break;
+        match common::block(chain, number).await {
+            Ok(Some(next)) if next.parent_hash == parent.hash && room.takes(&next) => blocks.push(next),
+            _ => break,
         }
-        blocks.push(next);
         goes_on = number < last;
         // A canister has no clock that moves within a message, and its chain is in its own memory.
         #[cfg(not(target_family = "wasm"))]
@@ -192,5 +186,5 @@ async fn with_successors<C: Chain + ?Sized>(
             goes_on &= began.elapsed() < READING;
         }
     }
-    Ok(blocks)
+    blocks
 }

@@ -344,6 +344,26 @@ fn chain_that_lacks_a_block_or_breaks_is_read_again_after_a_wait() {
     assert!(matches!(error, FollowError::Missing { number: 6 }), "{error:?}");
 }
 
+/// A chain whose blocks from a number on cannot be read.
+struct Unreadable(Vec<AppendBlock>, u64);
+
+impl Chain for Unreadable {
+    async fn range(&self) -> Result<Option<RangeInclusive<u64>>, Cause> {
+        self.0.range().await
+    }
+
+    async fn block(&self, number: u64) -> Result<Option<AppendBlock>, Cause> {
+        if number >= self.1 { Err("an unknown type of transaction".into()) } else { self.0.block(number).await }
+    }
+}
+
+#[test]
+fn block_that_cannot_be_read_stops_the_call_after_the_blocks_before_it() {
+    let chain = Unreadable(blocks(5..=9, 100), 8);
+    let error = follow(Script::default().head(b'a', 4).appended(7), &chain).unwrap_err();
+    assert!(matches!(error, FollowError::Chain(_)), "{error:?}");
+}
+
 #[test]
 fn refusal_without_a_remedy_ends_the_call_without_a_wait() {
     let chain = patient(blocks(1..=2, 100), 9);

@@ -22,8 +22,10 @@ use std::time::{Duration, Instant};
 /// Interval of the notes on a long run of blocks.
 const NOTED: Duration = Duration::from_secs(10);
 
-/// Questions for a block that the node should have.
+/// Questions for the hash of a block that the node should have, before a rollback.
 const TRIES: u32 = 10;
+/// Questions for such a block before it is sent.
+const READS: u32 = 3;
 
 /// A block of the node, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +243,15 @@ impl Chain for NodeChain {
     }
 
     async fn block(&self, number: u64) -> Result<Option<AppendBlock>, Cause> {
-        let block = self.read(number).map_err(cause)?;
+        let mut block = self.read(number).map_err(cause)?;
+        // A node of several servers may have asked one that is behind.
+        for _ in 1..READS {
+            if block.is_some() {
+                break;
+            }
+            self.pass().map_err(cause)?;
+            block = self.read(number).map_err(cause)?;
+        }
         if block.is_some() {
             self.head.set(Some(number));
         }

@@ -51,9 +51,9 @@ async function sha256(bytes: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
 }
 
-/** Bytes of a message's argument before compression, at most. A block of more bytes is uploaded in chunks. */
+/** Bytes of a message's argument before compression, at most. A block of more bytes must be uploaded in chunks. */
 const MAX_BYTES = 1_500_000;
-/** Transactions and keys of a message, at most. */
+/** Transactions and keys of a message with several blocks, at most. */
 const MAX_REFERENCES = 10_000;
 /** Cycles that a byte of a message costs the canister, and decompressing a plain byte. */
 const PER_BYTE = 2_000;
@@ -65,8 +65,8 @@ const SHORTEST = 256;
  * Appends blocks with consecutive numbers, as many in a message as fit, compressed if that costs the canister less. A repeated call is fine:
  * blocks that are kept already change nothing. A message that traps is sent again in halves.
  *
- * Throws a `Refusal` with the error of the first block that is refused; the blocks before it are appended. A block that is refused as
- * `TooLarge`, or has more than 1.5 MB, must be uploaded: `begin_block`, `put_block_chunk`, `commit_block`.
+ * Throws a `Refusal` with the error of the first block that is refused, or a `RangeError` for a block of more than 1.5 MB; the blocks before
+ * it are appended. Such a block, and one that is refused as `TooLarge`, must be uploaded: `begin_block`, `put_block_chunk`, `commit_block`.
  */
 export async function appendBlocks(coppice: Coppice, blocks: AppendBlock[]): Promise<void> {
   let most = Number.MAX_SAFE_INTEGER;
@@ -89,16 +89,25 @@ export async function appendBlocks(coppice: Coppice, blocks: AppendBlock[]): Pro
   }
 }
 
-/** Returns how many blocks from a place on go into one message, at least one. */
+/** Returns how many blocks from a place on go into one message, at least one. Throws a `RangeError` if no message holds the first one. */
 function fitting(blocks: AppendBlock[], from: number): number {
   let [bytes, references, to] = [0, 0, from];
   for (; to < blocks.length; to += 1) {
-    const { body, receipts, index } = blocks[to]!;
+    const { number, body, receipts, index } = blocks[to]!;
     bytes += body.length + receipts.length + index.length + 300;
-    references += index.length / 38;
+    references += referencesOf(index as Uint8Array);
+    if (to === from && bytes > MAX_BYTES) throw new RangeError(`block ${number} has more than ${MAX_BYTES} bytes: upload it (begin_block)`);
     if (bytes > MAX_BYTES || references > MAX_REFERENCES) break;
   }
   return Math.max(1, to - from);
+}
+
+/** Returns the transactions and keys that an index segment declares. */
+function referencesOf(index: Uint8Array): number {
+  const [view, u32] = [new DataView(index.buffer, index.byteOffset, index.length), 4];
+  const declared = (at: number) => (at + u32 <= index.length ? view.getUint32(at, true) : 0);
+  const transactions = declared(0);
+  return transactions + declared(u32 + 32 * transactions);
 }
 
 async function send(coppice: Coppice, list: AppendBlock[]): Promise<AppendedBlocks> {
@@ -110,9 +119,9 @@ async function send(coppice: Coppice, list: AppendBlock[]): Promise<AppendedBloc
   return coppice.append_blocks(list);
 }
 
-/** Returns whether a call was rejected because the canister has trapped. */
+/** Returns whether a message was executed and trapped, or took more than a message may: an error of the canister, which is not stopped. */
 function hasTrapped(error: unknown): boolean {
-  return String(error).includes("IC0502") || String(error).includes("IC0503");
+  return /\bIC05\d\d\b/.test(String(error)) && !/\bIC050[89]\b/.test(String(error));
 }
 
 /** Returns the argument of `append_compressed` for an argument of `append_blocks`: its length, and its raw deflate stream. */

@@ -4,7 +4,7 @@ use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, seal, upload};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, Who, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use miniz_oxide::deflate::compress_to_vec;
 use serde_bytes::ByteBuf;
 
@@ -40,10 +40,12 @@ fn refused_list_or_block_changes_nothing_of_its_own() {
     let coppice = Coppice::new();
     assert_eq!(append(&coppice, list(5..9)), kept(9));
     let before = (coppice.chain(), coppice.storage());
-    let [empty, gap] = [vec![], vec![plain(9, 3, 1_000), plain(11, 3, 1_000)]].map(|blocks| append(&coppice, blocks));
-    for answer in [empty, gap] {
+    // The second list begins with a kept block, and the chain's next number lies in it.
+    let gap = vec![plain(8, 3, 1_000), plain(9, 3, 1_000), plain(11, 3, 1_000)];
+    for (blocks, next) in [(vec![], 0), (gap, 8)] {
+        let answer = append(&coppice, blocks);
         let is_bad = |stop: &AppendStop| matches!(stop, AppendStop::Refused(AppendError::BadEncoding { .. }));
-        assert!(answer.next == 9 && answer.stopped.as_ref().is_some_and(is_bad), "{answer:?}");
+        assert!(answer.next == next && answer.stopped.as_ref().is_some_and(is_bad), "{answer:?}");
     }
     assert_eq!(append(&coppice, list(11..13)), refused(11, AppendError::Gap { expected: 9 }));
     let orphan = AppendBlock { parent_hash: hash(99).into(), ..plain(9, 3, 1_000) };
@@ -58,7 +60,7 @@ fn refused_list_or_block_changes_nothing_of_its_own() {
 }
 
 #[test]
-fn open_upload_and_emergency_mark_stop_a_list() {
+fn open_upload_stops_a_list() {
     let coppice = Coppice::new();
     append(&coppice, list(0..3));
     let (begin, _) = upload(&plain(3, 1, 1_000), 100);
@@ -67,6 +69,29 @@ fn open_upload_and_emergency_mark_stop_a_list() {
     assert!(next == 3 && matches!(stopped, Some(AppendStop::Refused(AppendError::UploadOpen(_)))), "{stopped:?}");
     coppice.producer().abort_block(3u64).answer().unwrap();
     assert_eq!(append(&coppice, list(1..6)), kept(6));
+}
+
+/// The blocks before the mark are kept, the rest waits for pruning, and goes on where the list has stopped.
+#[test]
+fn list_that_reaches_the_emergency_mark_stops_and_goes_on_after_pruning() {
+    let coppice = Coppice::new();
+    let policy = PrunePolicyArg {
+        target_bytes: Some(20 * u64::from(LOG_CLASS)),
+        timer_interval_secs: Some(3_600),
+        min_kept_blocks: Some(0),
+        ..PrunePolicyArg::default()
+    };
+    coppice.set_policy(policy).unwrap();
+    let list: Vec<AppendBlock> = (0..26).map(|number| plain(number, 3, 60_000)).collect();
+    let held = || AppendStop::Refused(AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
+    let AppendedBlocks { next, stopped } = append(&coppice, list.clone());
+    assert!((15..26).contains(&next) && stopped == Some(held()), "{next}, {stopped:?}");
+    assert_eq!(coppice.head(), Some(next - 1));
+    let rest = list[next as usize - 1..].to_vec();
+    assert_eq!(append(&coppice, rest.clone()), AppendedBlocks { next, stopped: Some(held()) }, "one block is kept");
+    coppice.pass(1);
+    assert_eq!(append(&coppice, rest), kept(26));
+    assert_eq!(coppice.head(), Some(25));
 }
 
 #[test]
@@ -149,7 +174,10 @@ fn hostile_streams_are_refused_and_nothing_changes() {
     // Empty blocks of ten bits each: not the last one, fixed codes, end.
     let empty_blocks = [0b0000_0010, 0b0000_1000, 0b0010_0000, 0b1000_0000, 0b0000_0000].repeat(390_000);
     let letters: Vec<u8> = (0..8u32 << 20).map(|at| b'a' + (at.wrapping_mul(0x9E37_79B9) >> 31) as u8).collect();
-    let few = vec![AppendBlock::default(); 300_000];
+    let few = candid::encode_one(vec![AppendBlock::default(); 300_000]).unwrap();
+    // As many as the quota of reading holds, after a stream that takes nearly as long as one may.
+    let slow_and_few =
+        |blocks: usize| with_length(few.len(), &[&empty_blocks[..5 * blocks], &compress_to_vec(&few, 6)].concat());
     let hostile = [
         ("nothing", vec![]),
         ("a declared length alone", with_length(8 << 20, &[])),
@@ -158,7 +186,11 @@ fn hostile_streams_are_refused_and_nothing_changes() {
         ("a length above the limit", with_length((8 << 20) + 1, &good)),
         ("empty blocks", with_length(8 << 20, &empty_blocks)),
         ("one bit a letter", compress(&letters)),
-        ("empty items", compress(&candid::encode_one(&few).unwrap())),
+        ("empty items", compress(&few)),
+        ("1,600 empty blocks, then empty items", slow_and_few(400)),
+        ("2,400 empty blocks, then empty items", slow_and_few(600)),
+        ("3,200 empty blocks, then empty items", slow_and_few(800)),
+        ("4,000 empty blocks, then empty items", slow_and_few(1_000)),
         ("cut off", with_length(length, &good[..good.len() - 1])),
         ("trailing bytes", with_length(length, &[&good[..], &[0]].concat())),
         ("too short", with_length(length + 1, &good)),
@@ -173,7 +205,7 @@ fn hostile_streams_are_refused_and_nothing_changes() {
         let most = host.take_executions().iter().map(|execution| execution.instructions).max().unwrap();
         println!("{what}: {most} instructions, {answer:?}");
         let is_bad = |stop: &AppendStop| matches!(stop, AppendStop::Refused(AppendError::BadEncoding { .. }));
-        assert!(answer.next == 3 && answer.stopped.as_ref().is_some_and(is_bad), "{what}: {answer:?}");
+        assert!(answer.next == 0 && answer.stopped.as_ref().is_some_and(is_bad), "{what}: {answer:?}");
         assert!(most <= 400_000_000, "{what}: {most} instructions");
         assert_eq!((coppice.chain(), coppice.storage()), before, "{what}");
     }

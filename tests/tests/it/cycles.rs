@@ -205,6 +205,26 @@ fn the_reservation_limit_is_not_exceeded() {
     assert_eq!(trapped(&host), Vec::<String>::new());
 }
 
+/// The cycles that a block of a list reserves are missing for the next one.
+#[test]
+fn each_block_of_a_list_is_admitted_by_the_cycles_that_are_left() {
+    let (coppice, host, block) = on_a_full_subnet();
+    let next = plain(block.number + 1, 1, 10);
+    let feed_min = ConfigChange { feed_min_liquid_cycles: Some(10 * T), ..ConfigChange::default() };
+    configure(&coppice, feed_min).unwrap();
+    set_liquid(&coppice, &host, 10 * T + 100 * G);
+    let list = [block.clone(), next.clone()];
+    let answer: AppendedBlocks = coppice.producer().append_blocks(&list).answer();
+    let low = |stop: &AppendStop| {
+        matches!(stop, AppendStop::Refused(AppendError::NoMemory(NoMemory::LowCycles { missing: 1.. })))
+    };
+    assert!(answer.next == next.number && answer.stopped.as_ref().is_some_and(low), "{answer:?}");
+    assert_eq!(coppice.head(), Some(block.number));
+    host.add_cycles(coppice.id, T);
+    let answer: AppendedBlocks = coppice.producer().append_blocks(&list).answer();
+    assert_eq!(answer, AppendedBlocks { next: next.number + 1, stopped: None });
+}
+
 /// The canister cannot read the platform's reservation limit: if its setting is higher, the platform traps, and nothing changes.
 #[test]
 fn a_setting_above_the_platforms_limit_traps_and_changes_nothing() {

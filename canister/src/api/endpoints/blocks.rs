@@ -3,6 +3,7 @@
 use crate::api::certified;
 use crate::api::wire::compressed::{self, Unreadable};
 use crate::operation::daemon;
+use crate::platform::cycles;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, time_secs};
 use crate::state::{State, mutate, read, tally};
@@ -43,26 +44,27 @@ pub fn append_compressed(blocks: ByteBuf) -> AppendedBlocks {
 /// Appends the blocks of a list in order, as far as the message goes.
 fn append_all(list: Result<Vec<AppendBlock>, Unreadable>) -> AppendedBlocks {
     let list = list.map_err(|Unreadable { at: offset, why }| AppendError::BadEncoding { segment: 0, offset, why });
-    let appended = message(|state| append_in_order(state, list));
+    let appended = message(|state| match list {
+        Ok(blocks) => append_in_order(state, &blocks),
+        Err(error) => AppendedBlocks { next: 0, stopped: Some(AppendStop::Refused(error)) },
+    });
     if let Some(AppendStop::Refused(error)) = &appended.stopped {
         tally::refused(error);
     }
     appended
 }
 
-fn append_in_order(state: &mut State, list: Result<Vec<AppendBlock>, AppendError>) -> AppendedBlocks {
-    let begun = list.and_then(|blocks| state.chain.begin_batch(&blocks).map(|batch| (blocks, batch)));
-    let (blocks, mut batch) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            return AppendedBlocks { next: state.chain.state().next, stopped: Some(AppendStop::Refused(error)) };
-        }
+fn append_in_order(state: &mut State, blocks: &[AppendBlock]) -> AppendedBlocks {
+    let (mut next, now) = (blocks.first().map_or(0, |block| block.number), time_secs());
+    let mut batch = match state.chain.begin_batch(blocks) {
+        Ok(batch) => batch,
+        Err(error) => return AppendedBlocks { next, stopped: Some(AppendStop::Refused(error)) },
     };
-    let (mut next, now) = (state.chain.state().next, time_secs());
-    for block in &blocks {
+    for block in blocks {
         // The block before has used its reservations.
         state.blobs.arena().end_reservations();
-        // The blocks before may have reached the emergency mark.
+        // The blocks before may have reached the emergency mark, or reserved cycles for memory.
+        cycles::note_liquid(cycles::between_updates());
         let admission = state.admission();
         if let Err(stop) = state.chain.append_next(&mut batch, &mut state.blobs, block, &admission, now) {
             return AppendedBlocks { next: block.number, stopped: Some(stop) };

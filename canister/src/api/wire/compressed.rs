@@ -26,9 +26,10 @@ const MOST_RATIO: usize = 1_032;
 /// Bytes of the stream between two readings of the instruction counter, at most 60,000 instructions each.
 const PIECE: usize = 512;
 /// Instructions after which no other piece is decompressed. Blocks of a chain take 30 to 60 instructions a plain byte.
-const INSTRUCTIONS: u64 = 300_000_000;
-/// Maximum cost of reading the plain argument, in the units of `known.rs`: 8 MiB of blocks of 200 bytes each.
-const READING_QUOTA: usize = 2 * MAX_PLAIN;
+const INSTRUCTIONS: u64 = 220_000_000;
+/// Maximum cost of reading the plain argument, in the units of `known.rs`: each byte, and 10,000 blocks, more than a message appends. The most
+/// expensive argument of this cost takes 135 million instructions.
+const READING_QUOTA: usize = MAX_PLAIN + 10_000 * 200;
 
 /// The reason why a compressed argument cannot be read.
 #[derive(Debug, PartialEq, Eq)]
