@@ -106,7 +106,7 @@ macro_rules! methods {
 
 #[cfg(test)]
 mod tests {
-    use coppice_interface::methods::{Method, TABLE};
+    use ic_coppice_interface::methods::{Method, TABLE};
 
     #[test]
     fn sets_have_each_method_once() {

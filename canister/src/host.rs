@@ -10,11 +10,11 @@ use crate::api::certified;
 use crate::memory;
 use crate::places;
 use crate::state::{mutate, read};
-use coppice_interface::{HttpRequest, HttpResponse};
-use coppice_storage::cell::Cell as Stored;
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space};
 use ic_certification::{HashTree, fork, labeled, pruned};
+use ic_coppice_interface::{HttpRequest, HttpResponse};
+use ic_coppice_storage::cell::Cell as Stored;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -115,7 +115,7 @@ fn tree(labels: &BTreeMap<String, Digest>, shown: Option<(&str, &HashTree)>) -> 
 
 /// Returns the certificate and the tree that prove what a label's tree shows; `None` in an update, for a label that is not certified, and
 /// for a tree with another digest.
-pub fn witness(label: &str, shown: &HashTree) -> Option<coppice_interface::TipCertificate> {
+pub fn witness(label: &str, shown: &HashTree) -> Option<ic_coppice_interface::TipCertificate> {
     let whole = LABELS.with_borrow(|labels| {
         labels.get(label).filter(|digest| **digest == shown.digest())?;
         tree(labels, Some((label, shown)))
@@ -146,9 +146,9 @@ mod tests {
     use super::*;
     use crate::platform::{Ic, native};
     use crate::state;
-    use coppice_interface::InitArg;
-    use coppice_storage::cbor;
     use ic_certification::{LookupResult, leaf};
+    use ic_coppice_interface::InitArg;
+    use ic_coppice_storage::cbor;
     use ic_stable_structures::{Memory as _, StableBTreeMap};
 
     fn fresh() {
@@ -217,8 +217,9 @@ mod tests {
         let ledger = memory("ledger").unwrap();
         assert_eq!(ledger.grow(3), 0);
         ledger.write(2 * 65_536, b"third");
-        let raw = <Ic as coppice_storage::Platform>::Memory::default();
-        let root = u64::from(memory::arena().unwrap().root(places::HOST_SPACES).granule) * coppice_storage::WASM_PAGE;
+        let raw = <Ic as ic_coppice_storage::Platform>::Memory::default();
+        let root =
+            u64::from(memory::arena().unwrap().root(places::HOST_SPACES).granule) * ic_coppice_storage::WASM_PAGE;
         raw.write(root + 8, &[0; 4]);
         crate::Coppice::pre_upgrade();
         upgrade();
@@ -232,8 +233,8 @@ mod tests {
     fn pages_of_other_code_are_named_and_stop_nothing() {
         fresh();
         state::init(&InitArg::default()).unwrap();
-        let raw = <Ic as coppice_storage::Platform>::Memory::default();
-        let at = raw.grow(3) as u64 * coppice_storage::WASM_PAGE;
+        let raw = <Ic as ic_coppice_storage::Platform>::Memory::default();
+        let at = raw.grow(3) as u64 * ic_coppice_storage::WASM_PAGE;
         raw.write(at, b"not of Coppice");
         upgrade();
         let notice = || {
@@ -331,7 +332,7 @@ mod tests {
         assert!(state::init(&InitArg::default()).is_err_and(|why| why.contains("contains a chain already")));
         // Memory with another layout.
         fresh();
-        let raw = <Ic as coppice_storage::Platform>::Memory::default();
+        let raw = <Ic as ic_coppice_storage::Platform>::Memory::default();
         raw.grow(1);
         raw.write(0, b"MGR\x01");
         assert!(state::init(&InitArg::default()).is_err_and(|why| why.contains("MGR")));

@@ -5,12 +5,12 @@ use crate::persisted::busy;
 use crate::places::{self, CELLS};
 use crate::platform::{time_ns, time_secs};
 use crate::state::mutate;
-use coppice_chain::places as of_chain;
-use coppice_chain::testing::{block, with_keys};
-use coppice_interface::*;
 use coppice_model::blocks::upload;
-use coppice_records::places as of_records;
-use coppice_storage::blob::{GRANULE, Owner};
+use ic_coppice_chain::places as of_chain;
+use ic_coppice_chain::testing::{block, with_keys};
+use ic_coppice_interface::*;
+use ic_coppice_records::places as of_records;
+use ic_coppice_storage::blob::{GRANULE, Owner};
 
 /// Adds what [`busy`] leaves out: a chain with ids and keys, a rollback, an open upload, blobs to delete, a lease, a line in the log.
 fn busier() {
@@ -36,7 +36,7 @@ fn busier() {
             state
                 .records
                 .deletions
-                .schedule(&coppice_records::deletion::Name::from(&name), 5 + nth as u32, now)
+                .schedule(&ic_coppice_records::deletion::Name::from(&name), 5 + nth as u32, now)
                 .unwrap();
         }
     });
@@ -171,7 +171,7 @@ layouts! {
     headers: of_space(of_chain::HEADERS, 0), [
         "4350425208000000000000000000000000000000000000000000000000000000",
     ];
-    a_header: of_memory(page_of(coppice_chain::owners::HEADERS) + 8 * 256), [
+    a_header: of_memory(page_of(ic_coppice_chain::owners::HEADERS) + 8 * 256), [
         "0cb10000000000000800000000000000a0190100000000002823000004000000",
         "080000000000000008105e5f0000000008105e5f000000000000000020000000",
         "005a8f7d1e709d20fea2d465adab219e017d1c192e989c8fb08d35bd0a2d9dcd",

@@ -3,7 +3,7 @@
 //! A canister calls [`Coppice`] in its hooks and in its own methods, and exports the methods of Coppice that it has ([`export!`]). The library
 //! exports nothing by itself. The package `coppice_canister` is the canister that exports all methods.
 //!
-//! The crate joins three others: `coppice_chain` keeps the blocks, `coppice_records` the UTXO records, `coppice_storage` the memory of both.
+//! The crate joins three others: `ic_coppice_chain` keeps the blocks, `ic_coppice_records` the UTXO records, `ic_coppice_storage` the memory of both.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `state` | all that is persisted, opened once; what joins blocks and records |
 //! | `logs`, `settings` | the log, the audit log, the history; settings and roles |
 //! | `memory`, `places` | the one address space, and the places of the canister's own data in it |
-//! | `platform` | calls of the Internet Computer that `coppice_storage` does not make, with a native twin |
+//! | `platform` | calls of the Internet Computer that `ic_coppice_storage` does not make, with a native twin |
 
 // Without records, what only records use has no caller.
 #![cfg_attr(not(feature = "records"), allow(dead_code))]
@@ -46,6 +46,6 @@ pub use api::access::Inspected;
 #[doc(hidden)]
 pub use api::endpoints::calls;
 pub use api::wire::canister_arg;
-pub use coppice_interface as interface;
 pub use host::{Digest, Memory, Route};
+pub use ic_coppice_interface as interface;
 pub use library::Coppice;

@@ -5,11 +5,11 @@ use crate::api::endpoints::{blocks, prune};
 use crate::host::{self, Digest, Memory, Route};
 use crate::operation::daemon;
 use crate::state::{self, State};
-use coppice_interface::{
+use ic_certification::HashTree;
+use ic_coppice_interface::{
     AppendBlock, AppendError, BlockHeader, ConfigChange, InitArg, PruneError, PrunePolicyArg, PrunePolicyChange,
     ReadError, Rollback, RollbackError, TipCertificate,
 };
-use ic_certification::HashTree;
 
 /// A chain's blocks in the stable memory of the canister that contains this library. There is one chain in a canister.
 ///

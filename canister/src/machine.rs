@@ -12,11 +12,11 @@ use crate::api::endpoints::{blocks, export, operation, prune};
 use crate::platform::native;
 use crate::state;
 use candid::Principal;
-use coppice_chain::testing::{block, id, with_keys};
-use coppice_chain::{IndexTable, owners};
-use coppice_interface::*;
 use coppice_model::blocks::upload;
 use coppice_model::chain::{Made, Model, Upload, Whereabouts};
+use ic_coppice_chain::testing::{block, id, with_keys};
+use ic_coppice_chain::{IndexTable, owners};
+use ic_coppice_interface::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -657,7 +657,7 @@ fn run(((first, again), seed, slice, verify, steps): History) -> BTreeMap<&'stat
 }
 
 proptest! {
-    #![proptest_config(coppice_storage::testing::histories(96))]
+    #![proptest_config(ic_coppice_storage::testing::histories(96))]
 
     #[test]
     fn any_history_agrees_with_the_model(history in history(false)) {

@@ -1,11 +1,11 @@
 //! The canister's arena and its spaces, opened once and held on the heap.
 
 use crate::platform::{self, Ic};
-use coppice_interface::storage::in_arena;
-use coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
-use coppice_records::owners;
-use coppice_storage::arena::{self, Arena, Class};
-use coppice_storage::{Growth, OpenError, Space, Terms};
+use ic_coppice_interface::storage::in_arena;
+use ic_coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
+use ic_coppice_records::owners;
+use ic_coppice_storage::arena::{self, Arena, Class};
+use ic_coppice_storage::{Growth, OpenError, Space, Terms};
 use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
@@ -28,7 +28,7 @@ fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
 /// Drops the arena, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
-    coppice_storage::testing::forget();
+    ic_coppice_storage::testing::forget();
     ARENA.set(None);
 }
 
@@ -43,7 +43,7 @@ pub fn arena() -> Result<Arena, OpenError> {
     arena.set_reserve(records_reserve(MAX_STABLE_PAGES));
     Class::of_size(Config::default().log_class).into_iter().for_each(|class| arena.set_log_class(class));
     #[cfg(test)]
-    coppice_storage::testing::set_arena(arena.clone());
+    ic_coppice_storage::testing::set_arena(arena.clone());
     ARENA.set(Some(arena.clone()));
     Ok(arena)
 }
@@ -93,7 +93,7 @@ pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
 
 /// Returns the raw pages in use; the platform bills these.
 pub fn billed_pages() -> u64 {
-    <Ic as coppice_storage::Platform>::Memory::default().size()
+    <Ic as ic_coppice_storage::Platform>::Memory::default().size()
 }
 
 /// Opens a space that is used only by the bench.

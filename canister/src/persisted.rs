@@ -9,19 +9,19 @@ use crate::state::{self, mutate, read};
 use crate::{memory, places};
 use candid::Principal;
 use ciborium::Value;
-use coppice_chain::pruning::policy;
-use coppice_chain::testing::block;
-use coppice_interface::*;
-use coppice_records::testing::{Tx, block as in_block, raw};
-use coppice_records::utxo::Ahead;
+use ic_coppice_chain::pruning::policy;
+use ic_coppice_chain::testing::block;
+use ic_coppice_interface::*;
+use ic_coppice_records::testing::{Tx, block as in_block, raw};
+use ic_coppice_records::utxo::Ahead;
 
 /// The cells in CBOR, and the names of fields and structures that a busy canister must have there.
 const CELLS: [(u64, &str); 5] = [
     (places::CONFIG, "config roles principal utxo_batch_size"),
-    (coppice_chain::places::PRUNE, "policy retain_blocks last_run reason"),
-    (coppice_chain::places::EXPORTERS, "bound acknowledged_at"),
-    (coppice_records::places::TRANSACTION_UPLOAD, "parts offset gen"),
-    (coppice_records::places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
+    (ic_coppice_chain::places::PRUNE, "policy retain_blocks last_run reason"),
+    (ic_coppice_chain::places::EXPORTERS, "bound acknowledged_at"),
+    (ic_coppice_records::places::TRANSACTION_UPLOAD, "parts offset gen"),
+    (ic_coppice_records::places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
 ];
 
 const NEW: &str = "a_field_to_come";
@@ -44,7 +44,7 @@ pub fn busy() {
             let admission = state.admission();
             state.chain.append(&mut state.blobs, &block(number, &[], 9_000), &admission, time_secs()).unwrap();
         }
-        state.exporters.acknowledge(&state.chain, principal(3), 15, &coppice_chain::testing::hash(15, 0)).unwrap();
+        state.exporters.acknowledge(&state.chain, principal(3), 15, &ic_coppice_chain::testing::hash(15, 0)).unwrap();
         let arg = PrunePolicyArg { retain_blocks: Some(5), ..PrunePolicyArg::default() };
         state.pruner.set_policy(policy::changed(&PrunePolicy::default(), &arg, &state.config).unwrap());
         assert_eq!(state.prune_now(8).unwrap().reason, Some(PruneReason::Retention));
@@ -64,7 +64,7 @@ fn records() {
     let old = Tx::of(70, &[([9; 32], 0)], 1);
     mutate(|state| {
         let settings = state.utxo_settings().clone();
-        let call = coppice_records::utxo::Call {
+        let call = ic_coppice_records::utxo::Call {
             height: 1_000,
             now_ns: 5,
             settings: &settings,
@@ -93,7 +93,7 @@ fn records() {
     };
     let notify = |height: u32| mutate(|state| drop(state.records.pruner.notify_block(height, true, false).unwrap()));
     let slot = read(|state| state.records.utxo.slot_of(&old.txid));
-    let damage = |kind: u8| coppice_storage::testing::overwrite(slot, 0, &[kind]);
+    let damage = |kind: u8| ic_coppice_storage::testing::overwrite(slot, 0, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
     // Phase 1 reaches an unreadable record, which is then quarantined.
@@ -131,7 +131,7 @@ fn with_a_field(value: &mut Value, names: &mut Vec<String>) {
 }
 
 fn cell_value(at: u64) -> Value {
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     let len: [u8; 4] = cells.read(at + 8);
     let mut bytes = Vec::new();
     cells.read_onto(&mut bytes, at + 12, u32::from_le_bytes(len) as usize);
@@ -139,13 +139,13 @@ fn cell_value(at: u64) -> Value {
 }
 
 fn write(at: u64, value: &Value) {
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     let mut bytes = Vec::new();
     ciborium::into_writer(value, &mut bytes).unwrap();
     let header: [u8; 8] = cells.read(at);
     let len = (bytes.len() as u32).to_le_bytes();
     let mut cell = [&header[..], &len, &bytes, &[0; 4]].concat();
-    coppice_storage::checksum::put(&mut cell);
+    ic_coppice_storage::checksum::put(&mut cell);
     cells.write(at, &cell);
 }
 
@@ -194,7 +194,7 @@ fn unknown_field_in_any_structure_of_a_cell_is_ignored() {
 fn another_version_of_a_cell_is_refused() {
     busy();
     let before = shown();
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     for (at, _) in CELLS {
         let (header, value): ([u8; 8], _) = (cells.read(at), cell_value(at));
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
@@ -215,7 +215,7 @@ fn another_version_of_a_cell_is_refused() {
 #[test]
 fn another_header_of_the_region_of_cells_is_refused() {
     busy();
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     for header in [[0; 8], *b"CPCE\x01\0\0\0"] {
         cells.write(0, &header);
         assert!(upgrade().unwrap_err().contains("cells"), "{header:?}");

@@ -1,7 +1,7 @@
 //! Places of the canister's own data in stable memory: ids of spaces, offsets of cells in the space of cells, and sizes of the rings'
-//! entries. `coppice_chain` and `coppice_records` list theirs; a test checks that no two overlap.
+//! entries. `ic_coppice_chain` and `ic_coppice_records` list theirs; a test checks that no two overlap.
 
-use coppice_storage::header::Header;
+use ic_coppice_storage::header::Header;
 
 /// Space of small cells at fixed places: configuration, the chain's state, the open uploads, the pruners' state, samples.
 pub const CELLS: u8 = 0;
@@ -40,7 +40,7 @@ pub const SAMPLES: Samples = Samples { at: 196_608, count: 1_440 };
 /// 31 days of samples, one per half hour.
 pub const COARSE_SAMPLES: Samples = Samples { at: SAMPLES.end(), count: 31 * 48 };
 /// Bytes of all cells.
-pub const END: u64 = coppice_records::places::END;
+pub const END: u64 = ic_coppice_records::places::END;
 
 /// Place of samples, each in the slot that its time determines.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +74,9 @@ pub const LOG_LINES_LEN: u64 = 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_chain::places as chain;
-    use coppice_records::places as records;
-    use coppice_storage::header::HEADER as HEADER_LEN;
+    use ic_coppice_chain::places as chain;
+    use ic_coppice_records::places as records;
+    use ic_coppice_storage::header::HEADER as HEADER_LEN;
 
     #[test]
     fn no_two_cells_and_no_two_spaces_have_the_same_place() {

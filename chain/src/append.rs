@@ -9,11 +9,11 @@ use super::postings::links::links_len;
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered, INSTRUCTIONS};
 use crate::owners;
-use coppice_interface::seals::{self, Leaf, Seal};
-use coppice_interface::segments::{Index, Segment, check_receipts};
-use coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Meter, Platform as _};
+use ic_coppice_interface::seals::{self, Leaf, Seal};
+use ic_coppice_interface::segments::{Index, Segment, check_receipts};
+use ic_coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Meter, Platform as _};
 use sha2::{Digest, Sha256};
 
 /// Result of an append that was not refused.
@@ -264,7 +264,9 @@ impl ChainStore {
         if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
             self.state.log_tail = self.log.start_of(self.state.log_end);
             self.save();
-            coppice_storage::log::error(&format!("blob {blob} of the log is damaged: the log continues in a new blob"));
+            ic_coppice_storage::log::error(&format!(
+                "blob {blob} of the log is damaged: the log continues in a new blob"
+            ));
         }
     }
 

@@ -11,10 +11,10 @@ use super::append::Fit;
 use super::draft::{Admission, too_large};
 use super::store::ChainStore;
 use super::transit::{INSTRUCTIONS, PAGES};
-use coppice_interface::segments::{BadSegment, Segment};
-use coppice_interface::{AppendBlock, AppendError, AppendStop};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Counting, Ic, OS_PAGE, Platform as _, changed_pages};
+use ic_coppice_interface::segments::{BadSegment, Segment};
+use ic_coppice_interface::{AppendBlock, AppendError, AppendStop};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Counting, Ic, OS_PAGE, Platform as _, changed_pages};
 
 /// Estimated instructions of a block besides its payload and its references.
 const PER_BLOCK: u64 = 200_000;

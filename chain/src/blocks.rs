@@ -1,10 +1,10 @@
-//! Kept blocks and their notes, as `coppice_records` reads them (the trait [`Blocks`]).
+//! Kept blocks and their notes, as `ic_coppice_records` reads them (the trait [`Blocks`]).
 
 use super::store::ChainStore;
-use coppice_interface::blocks::{Blocks, KeptBlock, Note};
-use coppice_interface::segments::Segment;
-use coppice_interface::{BlockHash, ReadError};
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::blocks::{Blocks, KeptBlock, Note};
+use ic_coppice_interface::segments::Segment;
+use ic_coppice_interface::{BlockHash, ReadError};
+use ic_coppice_storage::blob::BlobStore;
 
 impl Blocks for ChainStore {
     fn kept(&self, number: u64) -> Result<KeptBlock, ReadError> {

@@ -15,8 +15,8 @@
 //! `host` in a canister that certifies nothing of its own.
 
 use super::store::ChainStore;
-use coppice_interface::seals::Seal;
 use ic_certification::{HashTree, fork, labeled, leaf, pruned};
+use ic_coppice_interface::seals::Seal;
 use sha2::{Digest as _, Sha256};
 
 /// Digest of a part of the tree.

@@ -4,10 +4,10 @@ use super::{Admission, ChainStore, IndexTable};
 use crate::owners;
 use crate::testing::{block, fresh, id, with_keys};
 use candid::Principal;
-use coppice_interface::{AppendBlock, AppendError, Commit, PutBlockChunk};
 use coppice_model::blocks::{block_id, upload};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Counting, MOST_PAGES, Meter, twin};
+use ic_coppice_interface::{AppendBlock, AppendError, Commit, PutBlockChunk};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Counting, MOST_PAGES, Meter, twin};
 use serde_bytes::ByteBuf;
 
 /// References of the large block: a chain of 430 buckets.

@@ -5,10 +5,10 @@ use super::*;
 use crate::owners;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use candid::Principal;
-use coppice_interface::*;
 use coppice_model::blocks::{block_id, upload};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{GrowError, Meter, twin};
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{GrowError, Meter, twin};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;
@@ -309,7 +309,7 @@ fn postings_left_by_damage_are_dropped_by_the_sweep() {
 #[test]
 fn the_ring_of_the_directory_wraps() {
     let (mut chain, mut blobs) = fresh(CLASS);
-    let ring = coppice_storage::blob::MAX_GRANULES / (u64::from(CLASS) / coppice_storage::blob::GRANULE);
+    let ring = ic_coppice_storage::blob::MAX_GRANULES / (u64::from(CLASS) / ic_coppice_storage::blob::GRANULE);
     let first = 3 * ring - 5;
     (chain.state.log_first, chain.state.log_end) = (first, first);
     chain.state.log_tail = chain.log.start_of(first);

@@ -10,11 +10,11 @@
 //! Leaves outside the window go back to the arena when the window needs a new one. The line of the slot's granule names the number, so the
 //! arena's entries are searched for the slot of a damaged entry, which is then mended.
 
-use coppice_storage::arena::{Arena, Slot};
-use coppice_storage::blob::Owner;
-use coppice_storage::header::Header;
-use coppice_storage::space::LEAF;
-use coppice_storage::{GrowError, OpenError, Space, checksum};
+use ic_coppice_storage::arena::{Arena, Slot};
+use ic_coppice_storage::blob::Owner;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::space::LEAF;
+use ic_coppice_storage::{GrowError, OpenError, Space, checksum};
 use std::ops::Range;
 
 /// Bytes of the header.
@@ -171,9 +171,9 @@ mod tests {
     use super::*;
     use crate::owners;
     use crate::places::LOG_DIRECTORY;
-    use coppice_storage::blob::Class;
-    use coppice_storage::testing::{self, space};
-    use coppice_storage::twin;
+    use ic_coppice_storage::blob::Class;
+    use ic_coppice_storage::testing::{self, space};
+    use ic_coppice_storage::twin;
 
     const LAYOUT: Header = Header { name: "numbers", magic: *b"NUMB", version: 1 };
     /// Nearly ten leaves of entries.

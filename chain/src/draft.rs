@@ -2,8 +2,8 @@
 
 use super::hash::{Hash, MAX_HASH};
 use super::header::StoredHeader;
-use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
-use coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
+use ic_coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
+use ic_coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
 
 /// Bytes of the largest index segment: every entry is a key of maximum length.

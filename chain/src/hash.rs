@@ -1,7 +1,7 @@
 //! Block hashes, as the canister keeps them.
 
-use coppice_interface::BlockHash;
-pub use coppice_interface::seals::MAX_HASH;
+use ic_coppice_interface::BlockHash;
+pub use ic_coppice_interface::seals::MAX_HASH;
 
 /// An opaque block hash of up to 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -16,12 +16,12 @@
 
 use super::hash::{Hash, MAX_HASH};
 use super::postings::links::links_len;
-use coppice_interface::BlockHeader;
-use coppice_interface::blocks::{self, Note};
-use coppice_interface::seals::Seal;
-use coppice_interface::segments::{MAX_BLOCK, Segment};
-use coppice_storage::bytes::{array_at, u16_at, u32_at, u64_at};
-use coppice_storage::checksum;
+use ic_coppice_interface::BlockHeader;
+use ic_coppice_interface::blocks::{self, Note};
+use ic_coppice_interface::seals::Seal;
+use ic_coppice_interface::segments::{MAX_BLOCK, Segment};
+use ic_coppice_storage::bytes::{array_at, u16_at, u32_at, u64_at};
+use ic_coppice_storage::checksum;
 use serde_bytes::ByteBuf;
 
 const MARK: u16 = 0xB10C;

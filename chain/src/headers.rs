@@ -15,11 +15,11 @@ use super::directory::Directory;
 use super::hash::Hash;
 use super::header::{self, BlockMeta, Bytes, HEADER_LEN, NOTE, Numbers, StoredHeader};
 use crate::owners;
-use coppice_interface::blocks::Note;
-use coppice_storage::arena::{Arena, Slot};
-use coppice_storage::blob::{GRANULE, SlotState};
-use coppice_storage::header::Header;
-use coppice_storage::{GrowError, Ic, OpenError, Platform as _, Space};
+use ic_coppice_interface::blocks::Note;
+use ic_coppice_storage::arena::{Arena, Slot};
+use ic_coppice_storage::blob::{GRANULE, SlotState};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{GrowError, Ic, OpenError, Platform as _, Space};
 
 const LAYOUT: Header = Header { name: "headers", magic: *b"CPBR", version: 8 };
 /// Headers of a page.
@@ -182,7 +182,7 @@ impl HeaderStore {
 mod tests {
     use super::*;
     use crate::places::HEADERS;
-    use coppice_storage::{testing, twin};
+    use ic_coppice_storage::{testing, twin};
 
     fn open() -> HeaderStore {
         HeaderStore::open(testing::space(HEADERS), testing::arena()).unwrap()

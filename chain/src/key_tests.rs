@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::testing::{block, fresh, hash, id, with_keys};
-use coppice_interface::*;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::twin;
 
 const CLASS: u32 = 64 << 10;
 const NOW: u64 = 1_700_000_000;

@@ -2,7 +2,7 @@
 //!
 //! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `headers`. Its *references* are its
 //! transaction ids and secondary keys. A *posting* is the place of a reference: a block, and a position in the block. A
-//! [`HashTable`](coppice_storage::table::HashTable) leads from the hash of an id or key to its newest posting, which is verified against the
+//! [`HashTable`](ic_coppice_storage::table::HashTable) leads from the hash of an id or key to its newest posting, which is verified against the
 //! index segment; a *link* in the log leads from a posting to the one before it.
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //! - Tests: `tests`, `key_tests`, `damage_tests`, `collisions`; `histories` compares random histories with a model.
 //!
 //! - `export/`: exporters, the guard, and the pages that they pull. `pruning/`: which blocks are deleted, when, and how much of it in one
-//!   message. `certified`: certified data. `blocks`: kept blocks for `coppice_records` (the trait `Blocks`).
+//!   message. `certified`: certified data. `blocks`: kept blocks for `ic_coppice_records` (the trait `Blocks`).
 //! - `places`, `owners`: all spaces, cells and owners of memory.
 //!
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint of the canister.
@@ -66,10 +66,10 @@ mod transit;
 mod upload;
 
 pub use batch::Batch;
-pub use coppice_interface::segments::Segment;
 pub use draft::Admission;
 pub use hash::{Hash, MAX_HASH};
 pub use header::{BlockMeta, Numbers, StoredHeader};
+pub use ic_coppice_interface::segments::Segment;
 pub use postings::pages::MAX_KEY_PAGE;
 pub use postings::sweep::{IndexTable, TableDebt};
 pub use remove::{Removal, Removals, Removed};

@@ -14,10 +14,10 @@
 
 use super::directory::Directory;
 use crate::owners;
-use coppice_storage::arena::{Arena, Slot};
-use coppice_storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
-use coppice_storage::header::Header;
-use coppice_storage::{GrowError, OpenError, Space};
+use ic_coppice_storage::arena::{Arena, Slot};
+use ic_coppice_storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{GrowError, OpenError, Space};
 use std::ops::Range;
 
 const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 3 };

@@ -1,8 +1,8 @@
 //! Owners of the chain's memory.
 
-use coppice_interface::Owner;
-use coppice_interface::storage::in_arena;
-use coppice_storage::arena;
+use ic_coppice_interface::Owner;
+use ic_coppice_interface::storage::in_arena;
+use ic_coppice_storage::arena;
 
 /// Blobs of the log. Only these count for `estimated_kept_bytes`.
 pub const CHAIN: arena::Owner = in_arena(Owner::Chain);

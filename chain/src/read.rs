@@ -3,14 +3,14 @@
 use super::hash::Hash;
 use super::header::{BlockMeta, StoredHeader};
 use super::store::ChainStore;
-use coppice_interface::methods::MAX_REPLY;
-use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
-use coppice_interface::{
+use ic_coppice_interface::methods::MAX_REPLY;
+use ic_coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
+use ic_coppice_interface::{
     Block, BlockHeader, BlockStorage, HeaderPage, ReadError, Receipt, SegmentPart, TransactionLocation,
 };
-use coppice_storage::Meter;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::table::same_key;
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::table::same_key;
 use serde_bytes::ByteBuf;
 
 /// Headers of the longest page: 240 KB.

@@ -10,8 +10,8 @@ use super::headers::PAGE_HEADERS;
 use super::store::ChainStore;
 use crate::owners;
 #[cfg(feature = "bench")]
-use coppice_interface::segments::{Index, Segment};
-use coppice_storage::blob::{BlobPtr, BlobStore, Owner};
+use ic_coppice_interface::segments::{Index, Segment};
+use ic_coppice_storage::blob::{BlobPtr, BlobStore, Owner};
 use std::ops::Range;
 
 /// Outcome of a removal.

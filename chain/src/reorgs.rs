@@ -13,9 +13,9 @@
 //! ```
 
 use crate::places;
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space};
 use serde::{Deserialize, Serialize};
 
 const CELL: Cell =
@@ -82,7 +82,7 @@ impl Rollbacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_storage::{testing, twin};
+    use ic_coppice_storage::{testing, twin};
     use proptest::prelude::*;
     use std::rc::Rc;
 

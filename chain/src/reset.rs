@@ -12,8 +12,8 @@ use super::remove::release_freed;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
 use crate::owners;
-use coppice_interface::{ResetError, seals};
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::{ResetError, seals};
+use ic_coppice_storage::blob::BlobStore;
 
 /// Headers that one message clears: their pages have 32 MiB.
 const MOST_RECORDS: u64 = 100_000;
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
     use crate::testing::{block, fresh, hash, id, reopen};
     use crate::{Admission, IndexTable};
-    use coppice_interface::AppendError;
-    use coppice_storage::{Meter, testing};
+    use ic_coppice_interface::AppendError;
+    use ic_coppice_storage::{Meter, testing};
 
     /// More headers and blobs than one message clears: the rest is reported, and all memory is reused.
     #[test]

@@ -12,10 +12,10 @@ use super::header::{BlockMeta, Numbers};
 use super::headers::PAGE_HEADERS;
 use super::state::{Transit, Way};
 use super::store::ChainStore;
-use coppice_interface::RollbackError;
-use coppice_interface::segments::{Index, Segment};
-use coppice_storage::Meter;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::RollbackError;
+use ic_coppice_interface::segments::{Index, Segment};
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::blob::BlobStore;
 use std::ops::Range;
 
 /// Work that a running rollback must still do for its next block.

@@ -10,12 +10,12 @@ use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload::cell::Upload;
 use crate::{owners, places};
-use coppice_interface::blocks::{Blocks as _, Note};
-use coppice_interface::{APPEND_ROOM, BLOCK_BYTES, REFERENCE_BYTES};
-use coppice_storage::arena::Arena;
-use coppice_storage::blob::{BlobStore, Class};
-use coppice_storage::table::HashTable;
-use coppice_storage::{HashKey, Space};
+use ic_coppice_interface::blocks::{Blocks as _, Note};
+use ic_coppice_interface::{APPEND_ROOM, BLOCK_BYTES, REFERENCE_BYTES};
+use ic_coppice_storage::arena::Arena;
+use ic_coppice_storage::blob::{BlobStore, Class};
+use ic_coppice_storage::table::HashTable;
+use ic_coppice_storage::{HashKey, Space};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -152,13 +152,13 @@ impl ChainStore {
 
     /// Statistics of the transaction index: one entry for each different id, plus stale entries that a sweep has not dropped yet.
     #[cfg(any(test, feature = "testing"))]
-    pub fn index_stats(&self) -> coppice_storage::table::TableStats {
+    pub fn index_stats(&self) -> ic_coppice_storage::table::TableStats {
         self.index.stats()
     }
 
     /// Statistics of the key index: one entry for each different key, plus stale entries that a sweep has not dropped yet.
     #[cfg(any(test, feature = "testing"))]
-    pub fn key_stats(&self) -> coppice_storage::table::TableStats {
+    pub fn key_stats(&self) -> ic_coppice_storage::table::TableStats {
         self.keys.stats()
     }
 

@@ -5,11 +5,11 @@ use super::*;
 use crate::testing::{block, fresh, id, reopen};
 use crate::{owners, places};
 use candid::Principal;
-use coppice_interface::segments::Index;
-use coppice_interface::*;
 use coppice_model::blocks::upload;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{GrowError, Meter, testing, twin};
+use ic_coppice_interface::segments::Index;
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{GrowError, Meter, testing, twin};
 
 const KIB: usize = 1 << 10;
 
@@ -323,7 +323,7 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
     // A length that no principal has must come from another version.
     let mut other = cell;
     other[224] = 31;
-    coppice_storage::checksum::put(&mut other);
+    ic_coppice_storage::checksum::put(&mut other);
     chain.cells.write(places::UPLOAD, &other);
     assert!(Upload::load(&chain.cells).unwrap_err().to_string().contains("principal"));
 }

@@ -20,7 +20,7 @@
 use super::postings::ids::EnteredIds;
 use super::postings::keys::EnteredKeys;
 use super::store::ChainStore;
-use coppice_storage::{Counting, GrowError, Meter};
+use ic_coppice_storage::{Counting, GrowError, Meter};
 
 /// Instructions after which a message enters or takes out no other reference. An append that enters only a part of its block takes that part
 /// out again, which takes no more than entering it did.

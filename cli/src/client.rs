@@ -1,10 +1,10 @@
 //! Client of one canister: its blocking calls, and the errors after which a call is tried again.
 
-pub use coppice_client::command::{CanisterClient, GivesUp, Wait};
-pub use coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
+pub use ic_coppice_client::command::{CanisterClient, GivesUp, Wait};
+pub use ic_coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
 use backon::ExponentialBuilder;
-use coppice_client::CallError;
+use ic_coppice_client::CallError;
 use std::time::Duration;
 
 /// Time between two blocks, if the clock is simulated.
@@ -115,7 +115,7 @@ pub(crate) fn lost(why: &str) -> anyhow::Error {
 mod tests {
     use super::*;
     use anyhow::anyhow;
-    use coppice_client::Reject;
+    use ic_coppice_client::Reject;
 
     #[test]
     fn uncertified_refusals_end_after_20_in_a_row_and_certified_ones_at_once() {

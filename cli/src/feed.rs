@@ -1,12 +1,12 @@
 //! Bitcoin blocks in the form that the canister accepts, and the sending of a block in one message or in chunks.
 
-pub use coppice_client::{CHUNK, MAX_APPEND};
+pub use ic_coppice_client::{CHUNK, MAX_APPEND};
 
 use crate::client::{Block, CanisterClient, Client, Sent, Transport, Wait};
 use anyhow::{Context, Result};
-use coppice_client::{Error, Unsent};
-use coppice_interface::segments::{ID, Index};
-use coppice_interface::{AppendBlock, AppendError, UploadError};
+use ic_coppice_client::{Error, Unsent};
+use ic_coppice_interface::segments::{ID, Index};
+use ic_coppice_interface::{AppendBlock, AppendError, UploadError};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub fn send_when_ready(client: &Client<impl CanisterClient>, blocks: &[AppendBlo
 mod tests {
     use super::*;
     use bitcoin::hashes::Hash;
-    use coppice_interface::segments::{Receipts, check_receipts};
+    use ic_coppice_interface::segments::{Receipts, check_receipts};
 
     #[test]
     fn segments_of_a_bitcoin_block_pass_the_canisters_checks() {

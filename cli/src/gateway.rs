@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use candid::Principal;
-use coppice_interface::{HttpRequest, HttpResponse};
+use ic_coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 use url::Url;
 

@@ -3,7 +3,7 @@
 use crate::client::{CanisterClient, Client, Transport, Wait};
 use crate::say;
 use anyhow::{Result, ensure};
-use coppice_interface::{MAX_PRUNE_OPS, Problem, ProblemCode, PruneStatus, Severity};
+use ic_coppice_interface::{MAX_PRUNE_OPS, Problem, ProblemCode, PruneStatus, Severity};
 use std::mem::replace;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Record of the appended blocks, to compare with the canister's answers.
 
 use crate::feed;
-use coppice_interface::segments::ID;
-use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BySegment};
+use ic_coppice_interface::segments::ID;
+use ic_coppice_interface::{AppendBlock, BlockHash, BlockHeader, BySegment};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! The binary `coppice`; the library holds the code.
 
 use clap::Parser;
-use coppice::commands::{Cli, run};
+use ic_coppice_cli::commands::{Cli, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    coppice::exit::end(run(Cli::parse()))
+    ic_coppice_cli::exit::end(run(Cli::parse()))
 }

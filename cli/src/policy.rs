@@ -1,8 +1,8 @@
 //! A change of the pruning policy: what differs before and after, and what the change would prune.
 
 use crate::report::count;
-use coppice_interface::text::many;
-use coppice_interface::{PrunePlan, PrunePolicy};
+use ic_coppice_interface::text::many;
+use ic_coppice_interface::{PrunePlan, PrunePolicy};
 use serde_json::{Map, Value};
 
 /// Returns the settings of a policy by their names.
@@ -57,7 +57,7 @@ pub fn plan(plan: &PrunePlan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::{HeldBy, PruneProgress, PruneReason};
+    use ic_coppice_interface::{HeldBy, PruneProgress, PruneReason};
 
     #[test]
     fn only_changed_settings_are_shown() {

@@ -6,7 +6,7 @@ use crate::verify::Verified;
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use coppice_interface::StorageStatus;
+use ic_coppice_interface::StorageStatus;
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::Value;

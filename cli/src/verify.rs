@@ -5,8 +5,8 @@ use crate::feed::{self, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use coppice_interface::segments::{ID, Receipts};
-use coppice_interface::{BlockHeader, ReadError};
+use ic_coppice_interface::segments::{ID, Receipts};
+use ic_coppice_interface::{BlockHeader, ReadError};
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 

@@ -1,7 +1,7 @@
 //! Applying kept blocks to the UTXO records, slice after slice.
 
 use crate::{Client, Error, Transport};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 impl<T: Transport> Client<T> {
     /// Repeats [`utxo_apply_block`](Self::utxo_apply_block) until the block is applied. For UTXO feeders and operators; an operator applies

@@ -5,9 +5,9 @@ use crate::completion::MAX_IDS;
 use candid::types::{Type, TypeInner};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, encode_args};
-use coppice_interface::methods::{INGRESS, Method, QUERY, TABLE};
-use coppice_interface::segments::MAX_KEY;
-use coppice_interface::*;
+use ic_coppice_interface::methods::{INGRESS, Method, QUERY, TABLE};
+use ic_coppice_interface::segments::MAX_KEY;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::item::{Item, Size};
 use crate::{CallError, Client, Failure, Transport};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// A batch stopped in the middle. The answered items are done. Sending the whole batch again is as safe as repeating the method is.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,9 @@
 //! A block in the making: its transactions with receipts and secondary keys become the three segments.
 
-use coppice_interface::segments::{EncodeError, ID, MAX_BLOCK, MAX_ENTRIES, MAX_NUMBER, encode_index, encode_receipts};
-use coppice_interface::{AppendBlock, BlockHash, BySegment};
+use ic_coppice_interface::segments::{
+    EncodeError, ID, MAX_BLOCK, MAX_ENTRIES, MAX_NUMBER, encode_index, encode_receipts,
+};
+use ic_coppice_interface::{AppendBlock, BlockHash, BySegment};
 use serde_bytes::ByteBuf;
 
 /// Bytes of the longest block hash.
@@ -11,7 +13,7 @@ const MAX_HASH: usize = 32;
 /// [`Client::follow`](crate::Client::follow) take it.
 ///
 /// ```
-/// use coppice_client::Block;
+/// use ic_coppice_client::Block;
 ///
 /// let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000)
 ///     .body("any bytes")
@@ -19,7 +21,7 @@ const MAX_HASH: usize = 32;
 ///     .transaction([8; 32], Some(b""), &[])
 ///     .seal()?;
 /// assert_eq!(block.body.as_slice(), b"any bytes");
-/// # Ok::<(), coppice_client::SealError>(())
+/// # Ok::<(), ic_coppice_client::SealError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -169,7 +171,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::segments::{Index, Receipts};
+    use ic_coppice_interface::segments::{Index, Receipts};
 
     fn block() -> Block {
         Block::new(7, [1; 32], [0; 32], 9)

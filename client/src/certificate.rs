@@ -4,9 +4,9 @@
 use crate::cbor;
 use anyhow::{Context, Result, bail, ensure};
 use candid::Principal;
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::Seal;
 use ic_certification::{Certificate, HashTree, LookupResult};
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::Seal;
 
 /// The data for which the subnet vouches, with a certificate's time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use crate::certificate::Vouched;
 use crate::{CallError, Error, Refusal, Transport, heard};
 use anyhow::{Result, anyhow, bail};
 use candid::Principal;
-use coppice_interface::Role;
+use ic_coppice_interface::Role;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

@@ -2,7 +2,7 @@
 //! over.
 
 use crate::{CallError, Client, Error, Failure, Retry, Transport};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// Most row numbers in one message without a lease.
 pub(crate) const MAX_IDS: usize = 10_000;

@@ -1,8 +1,8 @@
 //! Errors of calls: refusals by the canister, and calls without an answer.
 
 use crate::{Refusal, Retry};
-use coppice_interface::HeldBy;
-use coppice_interface::access::RATE_LIMITED;
+use ic_coppice_interface::HeldBy;
+use ic_coppice_interface::access::RATE_LIMITED;
 use std::fmt;
 
 /// A boxed cause.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn refusal_prints_its_sentence_and_the_missing_cycles() {
-        use coppice_interface::{AppendError, NoMemory, UploadError};
+        use ic_coppice_interface::{AppendError, NoMemory, UploadError};
         let low = AppendError::NoMemory(NoMemory::LowCycles { missing: 7_000 });
         for text in [Error::Refused(low.clone()).to_string(), Error::Refused(UploadError::Append(low)).to_string()] {
             assert_eq!(text, "the canister refuses: cycles are missing: top up the canister (7000 cycles are missing)");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn holder_of_pruning_is_found_in_each_error_of_an_append() {
-        use coppice_interface::{AppendError, BlockField, UploadError};
+        use ic_coppice_interface::{AppendError, BlockField, UploadError};
         let held = AppendError::CapacityExhausted { held_by: HeldBy::PruneLag };
         let uploaded = Error::Refused(UploadError::Append(held.clone()));
         let appended = Error::Refused(held);
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(retry(4, "Canister aaaaa-aa is stopped"), Retry::Never);
         let lost = CallError { method: "m".into(), failure: Failure::Lost("gone".into()) };
         assert_eq!((lost.retry(), lost.to_string()), (Retry::Again, "m".into()));
-        let refused = Error::<coppice_interface::ReadError>::Call(lost);
+        let refused = Error::<ic_coppice_interface::ReadError>::Call(lost);
         assert_eq!(refused.retry(), Retry::Again);
         let mut messages = vec![refused.to_string()];
         let mut source = std::error::Error::source(&refused);

@@ -2,7 +2,7 @@
 
 use crate::{Failure, Reject, Transport};
 use candid::Principal;
-use coppice_host::{Host, RejectResponse};
+use ic_coppice_host::{Host, RejectResponse};
 use std::sync::Arc;
 
 /// Transport to a canister on an embedded host, with a fixed caller. The host executes during the call, so the futures are ready at once.

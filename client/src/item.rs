@@ -1,6 +1,6 @@
 //! Items of a batch, and upper bounds of what each takes of a message.
 
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::ops::Add;
 
 /// Most bytes of the items in one message; a message may have 2 MiB in all.

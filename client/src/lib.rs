@@ -1,6 +1,6 @@
 //! A typed client of the Coppice canister.
 //!
-//! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. It also has methods for work
+//! [`Client`] has every method of the interface under its own name, with the types of `ic_coppice_interface`. It also has methods for work
 //! that takes several calls: following a chain through back-pressure and reorgs; uploading blocks and transactions that are too large for a
 //! message; commits, rollbacks and applying blocks to the UTXO records over several messages; batches of any size; and paged reads.
 //! [`Block`] makes blocks. Every error tells if and when a retry may succeed ([`Retry`]).
@@ -10,7 +10,7 @@
 //! | feature | transport | for |
 //! |---|---|---|
 //! | `agent` | [`OverHttp`] | a canister on a network, by ic-agent |
-//! | `host` | [`Embedded`] | a canister in the same process, on `coppice_host` |
+//! | `host` | [`Embedded`] | a canister in the same process, on `ic_coppice_host` |
 //! | `canister` | [`InterCanister`] | another canister, by ic-cdk, with a bounded wait |
 //!
 //! Two more features serve commands: `bitcoin` converts Bitcoin blocks, and `command` has blocking calls and reads certificates.
@@ -18,7 +18,7 @@
 //! The client has no runtime of its own; its futures run in any runtime.
 //!
 //! ```
-//! use coppice_client::{Block, Client, Transport};
+//! use ic_coppice_client::{Block, Client, Transport};
 //!
 //! /// Appends a block with one transaction, and returns what prevents it, if anything does. Appending is idempotent: after a lost answer,
 //! /// send the same block again.

@@ -1,10 +1,10 @@
-//! Methods of the interface, under their own names and with their own comments, as `coppice_interface::methods!` declares them.
+//! Methods of the interface, under their own names and with their own comments, as `ic_coppice_interface::methods!` declares them.
 //!
 //! An argument is taken by value or by reference. A refusal of the canister comes as [`Error::Refused`](crate::Error).
 
 use crate::{CallError, Client, Error, Transport};
 use candid::Principal;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::borrow::Borrow;
 

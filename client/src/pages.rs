@@ -1,7 +1,7 @@
 //! Pagers: exports, headers, and transactions with a secondary key.
 
 use crate::{Client, Error, Transport};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Reads the chain from a cursor on, page by page. The caller stores what it reads, together with the cursor after it; a new pager with

@@ -1,7 +1,7 @@
 //! Reads blocks and transactions of any size, in as many parts as needed.
 
 use crate::{CallError, Client, Error, Failure, Transport};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The three segments of a block: body, receipts, index.

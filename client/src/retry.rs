@@ -1,6 +1,6 @@
 //! Classes of retry: if and when a refused call may succeed.
 
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// When the same call may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

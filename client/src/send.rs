@@ -4,19 +4,19 @@ use crate::compress::compressed;
 use crate::item::{Item, Size};
 use crate::upload::{MOST_REFERENCES, references};
 use crate::{CallError, Client, Error, Failure, Sent, Transport};
-use coppice_interface::{AppendBlock, AppendError, AppendStop, AppendedBlocks, UploadError};
+use ic_coppice_interface::{AppendBlock, AppendError, AppendStop, AppendedBlocks, UploadError};
 use serde_bytes::ByteBuf;
 
 /// Room of a message for blocks: bytes of its argument, at most 1.5 MB, the cost of decoding them, and transactions and keys, at most
 /// 10,000.
 ///
 /// ```
-/// use coppice_client::{Block, Room};
+/// use ic_coppice_client::{Block, Room};
 ///
 /// let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000).body(vec![0; 1_000_000]).seal()?;
 /// let mut room = Room::default();
 /// assert_eq!([room.takes(&block), room.takes(&block)], [true, false]);
-/// # Ok::<(), coppice_client::SealError>(())
+/// # Ok::<(), ic_coppice_client::SealError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Room {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::testing::{Script, block_on, noise};
     use crate::{Block, Reject, Retry};
-    use coppice_interface::*;
+    use ic_coppice_interface::*;
 
     fn blocks(count: u64, body: usize) -> Vec<AppendBlock> {
         let block = |number: u64| Block::new(number, [1; 32], [0; 32], 1).body(vec![7; body]).seal().unwrap();

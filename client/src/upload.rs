@@ -1,8 +1,8 @@
 //! Writes that take several calls: blocks and transactions in chunks, commits and rollbacks over several messages.
 
 use crate::{Client, Error, Transport};
-use coppice_interface::segments::Index;
-use coppice_interface::*;
+use ic_coppice_interface::segments::Index;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Bytes of payload that one `append_block` carries; a message may have 2 MiB in all.

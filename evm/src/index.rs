@@ -13,8 +13,8 @@
 
 use crate::{Block, Wrong};
 use alloy_primitives::{Address, B256, TxKind};
-use coppice_client::SealError;
-use coppice_interface::AppendBlock;
+use ic_coppice_client::SealError;
+use ic_coppice_interface::AppendBlock;
 use std::collections::BTreeSet;
 
 /// Kinds of secondary keys that are not entered without being asked for.
@@ -111,7 +111,7 @@ fn keys(block: &Block, position: usize, extra: &[Extra]) -> Result<BTreeSet<Key>
 /// [`Unfit`] if the canister would refuse the block, or a sender cannot be computed.
 pub fn coppice_block(block: &Block, extra: &[Extra]) -> Result<AppendBlock, Unfit> {
     let header = &block.header;
-    let mut made = coppice_client::Block::new(header.number, block.hash.0, header.parent_hash.0, header.timestamp);
+    let mut made = ic_coppice_client::Block::new(header.number, block.hash.0, header.parent_hash.0, header.timestamp);
     made = made.body(block.encode_body());
     for (position, receipt) in block.encode_receipts().iter().enumerate() {
         let keys = keys(block, position, extra)?;

@@ -1,9 +1,9 @@
 //! The binary `coppice-evm`; the library holds the code.
 
 use clap::{Parser, Subcommand};
-use coppice::terminal::{self, LogFormat};
 use coppice_evm::follow::{self, FollowArgs};
 use coppice_evm::rpc::{self, RpcArgs};
+use ic_coppice_cli::terminal::{self, LogFormat};
 use std::process::ExitCode;
 
 /// Keep the recent part of an EVM chain in a Coppice canister, and answer the chain's JSON-RPC from there
@@ -30,7 +30,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     terminal::log_as(cli.log_format);
-    coppice::exit::end(match cli.command {
+    ic_coppice_cli::exit::end(match cli.command {
         Command::Follow(args) => follow::command(&args),
         Command::Rpc(args) => rpc::command(&args),
     })

@@ -1,10 +1,10 @@
 //! JSON-RPC of a node of the chain, over HTTP. Calls block, and wait for a node that does not answer.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use coppice::exit::why;
-use coppice::network::is_loopback;
-use coppice::stop::{Stop, Waiter};
-use coppice::terminal::{Level, stderr};
+use ic_coppice_cli::exit::why;
+use ic_coppice_cli::network::is_loopback;
+use ic_coppice_cli::stop::{Stop, Waiter};
+use ic_coppice_cli::terminal::{Level, stderr};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::Cell;

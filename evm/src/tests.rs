@@ -5,7 +5,7 @@ use crate::testing::{Recorded, made, with_blobs};
 use crate::{Block, Wrong};
 use alloy_eips::eip2718::Typed2718 as _;
 use alloy_primitives::{Address, B256, hex};
-use coppice_interface::segments::{Index, Receipts};
+use ic_coppice_interface::segments::{Index, Receipts};
 use serde_json::{Value, json};
 
 const ALL: [Extra; 4] = [Extra::Senders, Extra::Receivers, Extra::Created, Extra::Topics];

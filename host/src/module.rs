@@ -16,15 +16,15 @@ use wasmtime::{Engine, InstancePre, Linker};
 use crate::compiled;
 use crate::context::Context;
 
-const PREFIX: &str = "coppice_host:";
+const PREFIX: &str = "ic_coppice_host:";
 /// The export name of the memory.
-pub(crate) const MEMORY: &str = "coppice_host:memory";
+pub(crate) const MEMORY: &str = "ic_coppice_host:memory";
 /// The export name of the table.
-pub(crate) const TABLE: &str = "coppice_host:table";
+pub(crate) const TABLE: &str = "ic_coppice_host:table";
 /// Hooks of the platform that this host does not have.
 const NOT_RUN: [&str; 2] = ["canister_heartbeat", "canister_on_low_wasm_memory"];
 /// The export name of the former `start` function.
-pub(crate) const START: &str = "coppice_host:start";
+pub(crate) const START: &str = "ic_coppice_host:start";
 
 /// The largest module, in bytes after decompression: 100 MiB.
 const MAX_MODULE: u64 = 100 << 20;
@@ -224,7 +224,7 @@ mod tests {
         )
         .unwrap();
         let rewritten = Rewritten::new(&wasm).unwrap();
-        assert_eq!(rewritten.globals, ["coppice_host:global:0", "coppice_host:global:2"]);
+        assert_eq!(rewritten.globals, ["ic_coppice_host:global:0", "ic_coppice_host:global:2"]);
         assert!(rewritten.exports.contains(START) && rewritten.exports.contains("f"));
         wasmtime::Module::new(crate::engine::engine(), &rewritten.wasm).unwrap();
     }

@@ -200,6 +200,6 @@ impl Subnet {
     pub(crate) fn random(&mut self) -> [u8; 32] {
         use sha2::Digest;
         self.shared.next_random += 1;
-        sha2::Sha256::digest([&b"coppice_host"[..], &self.shared.next_random.to_be_bytes()].concat()).into()
+        sha2::Sha256::digest([&b"ic_coppice_host"[..], &self.shared.next_random.to_be_bytes()].concat()).into()
     }
 }

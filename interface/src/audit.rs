@@ -1,7 +1,7 @@
 //! Audit log: changes by operators and admins.
 
 use candid::Principal;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// Calls by which one caller, as an operator or an admin, used one method within an hour: those that changed something,
 /// or those that changed nothing. A text that is too long is cut, and ends with `…`.

@@ -1,6 +1,6 @@
 //! Pointer and owner of a blob.
 
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// Bytes of a slot, by size class.
 pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];

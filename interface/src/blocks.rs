@@ -2,7 +2,7 @@
 
 use crate::segments::Segment;
 use crate::{BlockHash, ReadError};
-use coppice_storage::blob::BlobStore;
+use ic_coppice_storage::blob::BlobStore;
 
 /// Bytes of a note.
 pub const NOTE: usize = 17;

@@ -2,7 +2,7 @@
 
 use crate::error::{NoMemory, NotReady, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy, UtxoError};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 

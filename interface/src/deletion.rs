@@ -4,7 +4,7 @@ use super::{Metric, StoreType};
 use crate::Txid;
 use crate::error::{NoMemory, NotReady};
 use candid::Principal;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 

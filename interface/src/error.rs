@@ -2,7 +2,7 @@
 
 use candid::types::{Serializer, Type, TypeInner};
 use candid::{CandidType, Principal};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use crate::BlockHash;
 use candid::Principal;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 

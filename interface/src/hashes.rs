@@ -1,7 +1,7 @@
 //! Ids and hashes as separate types, so that they cannot be confused. On the wire they may have any length; a method
 //! that receives one without 32 bytes refuses it with a reason.
 
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use std::ops::{Deref, DerefMut};
 
@@ -69,7 +69,7 @@ hash! {
     /// The id of a transaction, in internal order.
     ///
     /// ```compile_fail
-    /// # use coppice_interface::{Outpoint, UtxoHash};
+    /// # use ic_coppice_interface::{Outpoint, UtxoHash};
     /// let outpoint = Outpoint { txid: UtxoHash::from([7; 32]), vout: 0 };
     /// ```
     Txid;
@@ -78,7 +78,7 @@ hash! {
     /// The hash of a block: opaque, 1 to 32 bytes.
     ///
     /// ```compile_fail
-    /// # use coppice_interface::{BlockId, Txid};
+    /// # use ic_coppice_interface::{BlockId, Txid};
     /// let block = BlockId { number: 1, hash: Txid::from([7; 32]) };
     /// ```
     BlockHash;

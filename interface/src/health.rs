@@ -1,7 +1,7 @@
 //! Health report: problems, and the action for each.
 
 use crate::text::duration;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use std::fmt;
 
 /// A kind of problem. Answers contain the code's name, so that clients can read codes of later versions.

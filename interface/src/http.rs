@@ -1,6 +1,6 @@
 //! HTTP interface for gateways of the Internet Computer.
 
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// An HTTP request, from a gateway or another caller.

@@ -1,7 +1,7 @@
 //! Lookup of transactions by secondary key.
 
 use crate::BlockHash;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 

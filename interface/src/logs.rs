@@ -1,6 +1,6 @@
 //! Log of the canister, kept in stable memory.
 
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// Priority of a line of the log.
 #[candid_type]

@@ -4,7 +4,7 @@ use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::settings::{ConfigError, settings};
 use crate::{BlockStorage, OpenBlock, OpenTransaction, Owner};
 use candid::Principal;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use thiserror::Error;
 
 /// The argument of installation and upgrade. An argument of another type, or with a field that is no setting, is refused.

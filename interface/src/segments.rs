@@ -7,7 +7,7 @@
 //! All integers are little-endian. An end offset counts from the start of `bytes`.
 
 use crate::{AppendBlock, AppendError};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::ops;

@@ -2,7 +2,7 @@
 //! has its default.
 
 use crate::BadArgument;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use thiserror::Error;
@@ -35,7 +35,7 @@ macro_rules! settings {
         $(@nested { $($(#[doc = $nested_doc:literal])* $nested:ident: $nested_type:ty, $nested_change:ty;)* })?
     ) => {
         $(#[doc = $about])*
-        #[coppice_macros::candid_type]
+        #[ic_coppice_macros::candid_type]
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[serde(default)]
         pub struct $settings {
@@ -55,7 +55,7 @@ macro_rules! settings {
         }
 
         $(#[doc = $about_change])*
-        #[coppice_macros::candid_type]
+        #[ic_coppice_macros::candid_type]
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $change {
             $($(#[doc = $doc])* #[doc = "`None`: as it was."] pub $field: Option<$type>,)*

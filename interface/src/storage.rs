@@ -1,7 +1,7 @@
-//! Conversions between the types of `coppice_storage` and those of the interface.
+//! Conversions between the types of `ic_coppice_storage` and those of the interface.
 
 use crate::{BlobPtr, NoMemory, Owner, StopReason};
-use coppice_storage::{GrowError, Limit, arena, blob};
+use ic_coppice_storage::{GrowError, Limit, arena, blob};
 
 /// Returns an owner in the arena.
 pub const fn in_arena(owner: Owner) -> arena::Owner {
@@ -10,7 +10,7 @@ pub const fn in_arena(owner: Owner) -> arena::Owner {
 
 const _: () = assert!(Owner::COUNT <= arena::Owner::COUNT);
 // The interface declares the constant again, for replies.
-const _: () = assert!(coppice_storage::WASM_PAGE == crate::WASM_PAGE);
+const _: () = assert!(ic_coppice_storage::WASM_PAGE == crate::WASM_PAGE);
 
 impl From<GrowError> for NoMemory {
     /// A tick whose memory is deferred continues later.

@@ -3,7 +3,7 @@
 use candid::types::Label;
 use candid::types::value::{IDLArgs, IDLField, IDLValue, VariantValue};
 use candid::{CandidType, decode_one, encode_one, idl_hash};
-use coppice_interface::{
+use ic_coppice_interface::{
     CyclesStatus, Health, HeldBy, Problem, ProblemCode, PrunePlan, PrunePolicy, PruneProgress, PruneReason, Severity,
     StopReason,
 };

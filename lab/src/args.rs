@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use coppice::terminal::write_line;
 use coppice_testkit::wasm;
+use ic_coppice_cli::terminal::write_line;
 use std::path::PathBuf;
 
 /// Options of every command that starts a canister.

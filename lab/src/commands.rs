@@ -7,7 +7,7 @@ use crate::index::{self, IndexArgs};
 use crate::ingest::{self, IngestArgs};
 use crate::serve::{self, ServeArgs};
 use clap::{Parser, Subcommand};
-use coppice::terminal::{self, LogFormat};
+use ic_coppice_cli::terminal::{self, LogFormat};
 
 /// Demonstrates and measures the canister that keeps a chain, in this process: without a network or replica.
 #[derive(Clone, Debug, Parser)]
@@ -46,7 +46,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     terminal::log_as(cli.log_format);
     if !cli.no_cache {
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     }
     match cli.command {
         Command::Demo(args) => demo::command(&args),

@@ -1,7 +1,7 @@
 //! Average instructions of an embedded canister's work.
 
-use coppice::report::{Amount, count};
 use coppice_testkit::costs::Costs;
+use ic_coppice_cli::report::{Amount, count};
 use serde::Serialize;
 
 /// Average instructions: those inside the messages, and those charged, including heap pages. An MB is a million bytes of payload.

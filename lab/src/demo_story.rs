@@ -7,9 +7,9 @@
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use coppice::client::{Client, Transport, Wait};
-use coppice::report::{blocks, count};
-use coppice_interface::{PrunePolicyArg, PruneStatus};
+use ic_coppice_cli::client::{Client, Transport, Wait};
+use ic_coppice_cli::report::{blocks, count};
+use ic_coppice_interface::{PrunePolicyArg, PruneStatus};
 use serde::Serialize;
 
 /// Bytes of an average block of the generated chain, with its index and receipts.

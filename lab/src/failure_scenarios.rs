@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use coppice::client::{Client, Wait};
-use coppice_interface::{BeginBlock, ConfigChange, Problem, ProblemCode};
 use coppice_testkit::demonstration::Demonstration;
 use coppice_testkit::embedded::Embedded;
+use ic_coppice_cli::client::{Client, Wait};
+use ic_coppice_interface::{BeginBlock, ConfigChange, Problem, ProblemCode};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn begin_upload(client: &Client<Embedded>) -> Result<()> {
         timestamp_secs: head.timestamp_secs,
         lengths: [3 << 20, 0, 0].into(),
         sha256: [(); 3].map(|()| ByteBuf::from([0; 32])).into(),
-        chunk_size: coppice::feed::CHUNK,
+        chunk_size: ic_coppice_cli::feed::CHUNK,
     };
     client.begin_block(&upload).done()?;
     Ok(())

@@ -3,13 +3,13 @@
 use crate::args::HostArgs;
 use crate::costs::{Instructions, UtxoInstructions};
 use anyhow::Result;
-use coppice::client::{CanisterClient, Client, Wait};
-use coppice::ingest::{self, BlocksArgs, Plan, feed_to, read};
-use coppice::order::Ordered;
-use coppice::report::{self, Report};
-use coppice::utxo::Replayed;
-use coppice_interface::{ConfigChange, UtxoSettingsChange};
 use coppice_testkit::embedded::Embedded;
+use ic_coppice_cli::client::{CanisterClient, Client, Wait};
+use ic_coppice_cli::ingest::{self, BlocksArgs, Plan, feed_to, read};
+use ic_coppice_cli::order::Ordered;
+use ic_coppice_cli::report::{self, Report};
+use ic_coppice_cli::utxo::Replayed;
+use ic_coppice_interface::{ConfigChange, UtxoSettingsChange};
 use serde::Serialize;
 
 /// Options of `coppice-lab ingest`.

@@ -12,7 +12,7 @@
 
 // Only the commands and their tests use this library, and most of its names say enough.
 #![allow(missing_docs)]
-// All output goes through `coppice::terminal`.
+// All output goes through `ic_coppice_cli::terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod args;

@@ -2,20 +2,20 @@
 //! indexer indexes all of them. The pruner prunes behind the indexer.
 
 use anyhow::{Result, ensure};
-use coppice::client::{BELIEVED, BLOCK_INTERVAL, CanisterClient, Client, FIRST_WAIT, Trials, Wait};
-use coppice::exit::why;
-use coppice::feed;
-use coppice::index::database::Access;
-use coppice::index::engine::Engine;
-use coppice::index::origin::Origin;
-use coppice::index::steps::{Event, Figures, Onward, Options};
-use coppice::index::store::Store;
-use coppice::index::tables::Tables;
-use coppice::ledger::Ledger;
-use coppice::progress::Progress;
-use coppice::report::{blocks, bytes, count};
-use coppice::say;
-use coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
+use ic_coppice_cli::client::{BELIEVED, BLOCK_INTERVAL, CanisterClient, Client, FIRST_WAIT, Trials, Wait};
+use ic_coppice_cli::exit::why;
+use ic_coppice_cli::feed;
+use ic_coppice_cli::index::database::Access;
+use ic_coppice_cli::index::engine::Engine;
+use ic_coppice_cli::index::origin::Origin;
+use ic_coppice_cli::index::steps::{Event, Figures, Onward, Options};
+use ic_coppice_cli::index::store::Store;
+use ic_coppice_cli::index::tables::Tables;
+use ic_coppice_cli::ledger::Ledger;
+use ic_coppice_cli::progress::Progress;
+use ic_coppice_cli::report::{blocks, bytes, count};
+use ic_coppice_cli::say;
+use ic_coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
 use serde::Serialize;
 use std::time::Duration;
 

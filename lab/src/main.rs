@@ -5,5 +5,5 @@ use coppice_lab::commands::{Cli, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    coppice::exit::end(run(Cli::parse()))
+    ic_coppice_cli::exit::end(run(Cli::parse()))
 }

@@ -11,7 +11,7 @@
 //! | [`RecordStores`] | all of these, opened together |
 //! | [`places`], [`owners`] | places and owners of this data in the canister's stable memory |
 //!
-//! Modules further down import those above them. The blocks to apply come through [`Blocks`](coppice_interface::blocks::Blocks): this crate does not
+//! Modules further down import those above them. The blocks to apply come through [`Blocks`](ic_coppice_interface::blocks::Blocks): this crate does not
 //! depend on the chain's store.
 
 pub mod apply;
@@ -28,10 +28,10 @@ pub mod testing;
 pub mod utxo;
 
 use apply::Applier;
-use coppice_interface::text::many;
-use coppice_storage::arena::Arena;
-use coppice_storage::{HashKey, Space};
 use deletion::DeletionQueue;
+use ic_coppice_interface::text::many;
+use ic_coppice_storage::arena::Arena;
+use ic_coppice_storage::{HashKey, Space};
 use pruning::UtxoPruner;
 use std::rc::Rc;
 use utxo::UtxoStore;

@@ -1,8 +1,8 @@
 //! Owners of the memory of records. All of them count towards `max_utxo_bytes`.
 
-use coppice_interface::Owner;
-use coppice_interface::storage::in_arena;
-use coppice_storage::arena;
+use ic_coppice_interface::Owner;
+use ic_coppice_interface::storage::in_arena;
+use ic_coppice_storage::arena;
 
 /// Blobs with transactions of UTXO records and of their open uploads.
 pub const EXTERNAL: arena::Owner = in_arena(Owner::External);

@@ -3,11 +3,11 @@
 #![allow(missing_docs, clippy::new_without_default)]
 
 use crate::utxo::{Ahead, Call, Hash, UtxoStore};
-use coppice_interface::*;
 pub use coppice_model::blocks::id;
 pub use coppice_model::transactions::{Tx, serialise};
-use coppice_storage::blob::{BlobStore, Class};
-use coppice_storage::testing::{self, arena, cells, hash_key};
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::{BlobStore, Class};
+use ic_coppice_storage::testing::{self, arena, cells, hash_key};
 
 /// Time of all calls, in Unix nanoseconds.
 pub const NOW: u64 = 1_700_000_000_000_000_000;

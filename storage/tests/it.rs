@@ -3,12 +3,12 @@
 //! After each history the live set has been replaced three times. Billed memory must then be at most 1.5 × the payload bytes that were live
 //! at once, and 24 MiB. `COPPICE_LIVE_MIB` sets the live bytes of a history (128 without it).
 
-use coppice_storage::arena::{Arena, Owner, Shares};
-use coppice_storage::blob::{BlobPtr, BlobStore, Class};
-use coppice_storage::slots::{SlotId, Slots};
-use coppice_storage::table::HashTable;
-use coppice_storage::twin::{self, Twin};
-use coppice_storage::{HashKey, Meter, Space, Terms};
+use ic_coppice_storage::arena::{Arena, Owner, Shares};
+use ic_coppice_storage::blob::{BlobPtr, BlobStore, Class};
+use ic_coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::table::HashTable;
+use ic_coppice_storage::twin::{self, Twin};
+use ic_coppice_storage::{HashKey, Meter, Space, Terms};
 use std::collections::VecDeque;
 
 const MIB: u64 = 1 << 20;

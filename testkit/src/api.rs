@@ -6,9 +6,9 @@ use anyhow::Result;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use candid::Principal;
-use coppice_client::Client;
-use coppice_client::command::Wait;
-use coppice_interface::{Grant, Role};
+use ic_coppice_client::Client;
+use ic_coppice_client::command::Wait;
+use ic_coppice_interface::{Grant, Role};
 
 /// Where agents send their requests.
 const PREFIX: &str = "/api/";

@@ -5,8 +5,8 @@
 
 use crate::random::Random;
 use anyhow::{Context, Result};
-use coppice_client::Block;
-use coppice_interface::{AppendBlock, BlockHash};
+use ic_coppice_client::Block;
+use ic_coppice_interface::{AppendBlock, BlockHash};
 use sha2::{Digest, Sha256};
 
 /// Number of the one block that is mainnet's own, with its hash and parent.
@@ -137,8 +137,8 @@ impl Iterator for Generator {
 mod tests {
     use super::*;
     use bitcoin::hashes::Hash;
-    use coppice_client::MAX_APPEND;
-    use coppice_interface::segments::Index;
+    use ic_coppice_client::MAX_APPEND;
+    use ic_coppice_interface::segments::Index;
     use std::collections::HashSet;
 
     fn chain(seed: u64, blocks: u64) -> Generator {

@@ -1,6 +1,6 @@
 //! Costs of an embedded canister's executions, summed.
 
-use coppice_host::{Execution, Kind, Outcome};
+use ic_coppice_host::{Execution, Kind, Outcome};
 
 /// Methods that append blocks.
 const APPENDING: [&str; 6] =
@@ -95,7 +95,7 @@ mod tests {
             trap: None,
         };
         assert_eq!(costs, expected);
-        let outcome = Outcome::Trapped { code: coppice_host::ErrorCode::CanisterCalledTrap, message: "why".into() };
+        let outcome = Outcome::Trapped { code: ic_coppice_host::ErrorCode::CanisterCalledTrap, message: "why".into() };
         costs.add(&Execution { outcome, ..execution(Kind::Timer, "", 0) });
         assert!(costs.trap.is_some_and(|trap| trap.contains("why")));
     }

@@ -4,9 +4,9 @@
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
 use anyhow::{Context, Result};
-use coppice_client::Client;
-use coppice_client::command::{CanisterClient, Wait};
-use coppice_interface::{AppendBlock, BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
+use ic_coppice_client::Client;
+use ic_coppice_client::command::{CanisterClient, Wait};
+use ic_coppice_interface::{AppendBlock, BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,12 +3,12 @@
 use crate::costs::{Costs, TIMER_CALLS};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
-use coppice_client::certificate::{self, Vouched};
-use coppice_client::command::CanisterClient;
-use coppice_client::{Client, Failure, Transport};
-use coppice_host::{Execution, Host, Kind};
-use coppice_interface::methods::TABLE;
-use coppice_interface::{CanisterArg, InitArg, Role};
+use ic_coppice_client::certificate::{self, Vouched};
+use ic_coppice_client::command::CanisterClient;
+use ic_coppice_client::{Client, Failure, Transport};
+use ic_coppice_host::{Execution, Host, Kind};
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::{CanisterArg, InitArg, Role};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,12 +115,12 @@ impl Transport for Embedded {
 
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let sender = self.sender(method);
-        coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await
+        ic_coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let anonymous = Principal::anonymous();
-        coppice_client::Embedded::new(self.host.clone(), self.canister, anonymous).query(method, arg).await
+        ic_coppice_client::Embedded::new(self.host.clone(), self.canister, anonymous).query(method, arg).await
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::embedded::Embedded;
 use anyhow::{Context, Result, anyhow};
 use candid::{Encode, Principal};
-use coppice_client::Client;
-use coppice_client::command::Wait;
-use coppice_host::Host;
-use coppice_interface::{Grant, Role};
+use ic_coppice_client::Client;
+use ic_coppice_client::command::Wait;
+use ic_coppice_host::Host;
+use ic_coppice_interface::{Grant, Role};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_client::command::CanisterClient as _;
+    use ic_coppice_client::command::CanisterClient as _;
 
     /// A module whose update method `f` traps.
     const TRAPS: &[u8] =
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_trap_in_the_producers_timer_is_told_and_ends_nothing() {
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
         let client = Embedded::start(crate::wasm::of_tests()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), TIMER_TRAPS).unwrap();
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn traps_of_the_producer_are_told_once() {
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
         let client = Embedded::start(crate::wasm::of_tests()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), TRAPS).unwrap();

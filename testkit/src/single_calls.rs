@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Txid;
 use bitcoin::hashes::Hash;
-use coppice_client::command::Wait;
-use coppice_client::{Client, Transport};
-use coppice_interface::*;
+use ic_coppice_client::command::Wait;
+use ic_coppice_client::{Client, Transport};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Bytes of a transaction that surely fits into a message; an ingress message may have 2 MiB in all.
@@ -115,7 +115,7 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
 
 /// Creates the record of a transaction that is uploaded in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
-    let txid = coppice_interface::Txid::from(record.txid.to_byte_array());
+    let txid = ic_coppice_interface::Txid::from(record.txid.to_byte_array());
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0, extra_pages_cursor: None }).wait()? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}

@@ -2,10 +2,10 @@
 
 use crate::client::Answered;
 use crate::coppice::Coppice;
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::Seal;
-use coppice_storage::cbor;
 use ic_certification::{Certificate, HashTree, LookupResult};
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::Seal;
+use ic_coppice_storage::cbor;
 
 /// Values of the certified labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

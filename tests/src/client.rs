@@ -1,8 +1,8 @@
 //! The client over the Internet Computer that a test runs on, and its answers in a form that tests can compare.
 
 use candid::Principal;
-use coppice_client::{CallError, Error, Failure, Transport};
 use coppice_ic::{Ic, Reject};
+use ic_coppice_client::{CallError, Error, Failure, Transport};
 
 /// A transport of the client: a canister on an Internet Computer for tests, and the principal that calls it.
 pub struct OnIc<'a> {
@@ -16,7 +16,7 @@ pub struct OnIc<'a> {
 
 fn rejected(Reject { reject_code, error_code, message }: Reject) -> Failure {
     let code = u32::try_from(reject_code).expect("a reject code");
-    Failure::Rejected(coppice_client::Reject::new(code, Some(error_code), message))
+    Failure::Rejected(ic_coppice_client::Reject::new(code, Some(error_code), message))
 }
 
 impl Transport for OnIc<'_> {
@@ -59,7 +59,7 @@ impl<F: Future<Output: Outcome>> Answered for F {
 
     fn try_answer(self) -> Result<Self::Answer, Reject> {
         pollster::block_on(self).try_answer().map_err(|error| match error.failure {
-            Failure::Rejected(coppice_client::Reject { code, error_code, message, .. }) => {
+            Failure::Rejected(ic_coppice_client::Reject { code, error_code, message, .. }) => {
                 Reject { reject_code: code.into(), error_code: error_code.unwrap_or_default(), message }
             }
             failure => panic!("{}: {failure:?}", error.method),
@@ -91,6 +91,6 @@ impl<T, E> Outcome for Result<T, Error<E>> {
     type Answer = Result<T, E>;
 
     fn try_answer(self) -> Result<Result<T, E>, CallError> {
-        coppice_client::heard(self)
+        ic_coppice_client::heard(self)
     }
 }

@@ -1,7 +1,7 @@
 //! A reader of exports that does what an indexer does, over a plain map, and checks everything that it reads.
 
 use crate::coppice::Coppice;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The Coppice canister: the library `ic_coppice` with all its methods.
 
-use coppice_interface::{ConfigChange, InitArg};
 use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade};
 use ic_coppice::{Coppice, Inspected, canister_arg};
+use ic_coppice_interface::{ConfigChange, InitArg};
 
 #[cfg(not(feature = "records"))]
 ic_coppice::export!(readers, operators, producers);

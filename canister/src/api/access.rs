@@ -14,11 +14,11 @@ use crate::operation::daemon;
 use crate::platform;
 use crate::state::{State, mutate, read};
 use candid::Principal;
-use coppice_interface::Role;
+use ic_coppice_interface::Role;
 #[cfg(feature = "bench")]
-use coppice_interface::access::OPERATORS;
-use coppice_interface::access::{EXPORTERS, FEEDERS, RATE_LIMITED};
-use coppice_interface::methods::{Method, TABLE};
+use ic_coppice_interface::access::OPERATORS;
+use ic_coppice_interface::access::{EXPORTERS, FEEDERS, RATE_LIMITED};
+use ic_coppice_interface::methods::{Method, TABLE};
 use std::fmt::Write;
 
 /// Checks that a caller has one of these roles.
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::platform::native;
     use crate::{memory, state};
-    use coppice_interface::{ConfigChange, InitArg};
+    use ic_coppice_interface::{ConfigChange, InitArg};
 
     /// Calls the filter of a canister that exports all methods.
     fn inspected(caller: Principal, method: &str, argument_bytes: u64) -> Result<(), String> {
@@ -211,7 +211,7 @@ mod tests {
                 assert_eq!(inspected(stranger, of.name, 0).is_ok(), of.roles.is_empty(), "{}", of.name);
             }
         }
-        let grant = coppice_interface::Grant { principal: producer, role: Role::Producer };
+        let grant = ic_coppice_interface::Grant { principal: producer, role: Role::Producer };
         assert!(mutate(|state| state.revoke_role(&grant)));
         assert!(inspected(producer, "append_block", 0).is_err());
     }

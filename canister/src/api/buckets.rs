@@ -16,7 +16,7 @@
 
 use crate::settings::roles::Roles;
 use candid::Principal;
-use coppice_interface::Config;
+use ic_coppice_interface::Config;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ pub fn draw(sender: Principal, now: u64, config: &Config, roles: &Roles) {
 mod tests {
     use super::*;
     use crate::platform::native;
-    use coppice_interface::{Grant, Role};
+    use ic_coppice_interface::{Grant, Role};
 
     const SECOND: u64 = 1_000_000_000;
     const NOW: u64 = 1_000_000 * SECOND;

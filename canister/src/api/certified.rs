@@ -7,10 +7,10 @@
 //! is skipped for all responses.
 
 use crate::platform;
-use coppice_chain::ChainStore;
-use coppice_interface::TipCertificate;
-use coppice_storage::cbor;
 use ic_certification::HashTree;
+use ic_coppice_chain::ChainStore;
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_storage::cbor;
 use ic_http_certification::utils::add_v2_certificate_header;
 use ic_http_certification::{
     CERTIFICATE_EXPRESSION_HEADER_NAME, DefaultCelBuilder, HttpCertification, HttpCertificationPath,
@@ -65,12 +65,12 @@ mod tests {
     use crate::platform::native;
     use crate::state::{self, mutate, read};
     use candid::Principal;
-    use coppice_chain::certified::HTTP;
-    use coppice_chain::testing::{block, hash, id};
-    use coppice_interface::seals::{self, Leaf};
-    use coppice_interface::{AppendError, BlockField, InitArg, ResetChain, RollbackError};
-    use coppice_storage::Meter;
     use ic_certification::LookupResult;
+    use ic_coppice_chain::certified::HTTP;
+    use ic_coppice_chain::testing::{block, hash, id};
+    use ic_coppice_interface::seals::{self, Leaf};
+    use ic_coppice_interface::{AppendError, BlockField, InitArg, ResetChain, RollbackError};
+    use ic_coppice_storage::Meter;
     use ic_http_certification::utils::skip_certification_certified_data;
     use sha2::{Digest, Sha256};
 

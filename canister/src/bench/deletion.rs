@@ -5,9 +5,9 @@ use crate::api::access;
 use crate::platform;
 use crate::state::mutate;
 use candid::Principal;
-use coppice_interface::{AcquireBlobDeletions, StoreType};
-use coppice_records::deletion::Name;
 use ic_cdk::update;
+use ic_coppice_interface::{AcquireBlobDeletions, StoreType};
+use ic_coppice_records::deletion::Name;
 use std::cell::Cell;
 
 /// Rows scheduled, and leases granted, in one message.

@@ -3,7 +3,7 @@
 //! A new block's ids go to the newest generation, and pruning drops a generation once all of its blocks are pruned. The index is lost at
 //! an upgrade and made anew from the index segments of the kept blocks.
 
-use coppice_interface::segments::ID;
+use ic_coppice_interface::segments::ID;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::mem::size_of;

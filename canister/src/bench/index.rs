@@ -6,10 +6,10 @@ use crate::api::{access, wire};
 use crate::memory;
 use crate::platform::{self, instructions};
 use crate::state::{State, read};
-use coppice_interface::segments::{ID, Index, Segment};
-use coppice_interface::{ReadError, TransactionLocation};
-use coppice_storage::Space;
 use ic_cdk::{query, update};
+use ic_coppice_interface::segments::{ID, Index, Segment};
+use ic_coppice_interface::{ReadError, TransactionLocation};
+use ic_coppice_storage::Space;
 use ic_stable_structures::StableBTreeMap;
 use serde_bytes::ByteBuf;
 

@@ -3,8 +3,8 @@
 use super::{BenchArg, key, said};
 use crate::Coppice;
 use crate::platform::instructions;
-use coppice_interface::AppendBlock;
-use coppice_interface::segments::{encode_index, encode_receipts};
+use ic_coppice_interface::AppendBlock;
+use ic_coppice_interface::segments::{encode_index, encode_receipts};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

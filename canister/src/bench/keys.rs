@@ -4,9 +4,9 @@ use super::{FILL, PREPARED, Prepared, append, block, key, said};
 use crate::api::access;
 use crate::platform::instructions;
 use crate::state::{State, mutate};
-use coppice_interface::AppendBlock;
-use coppice_interface::segments::encode_index;
 use ic_cdk::update;
+use ic_coppice_interface::AppendBlock;
+use ic_coppice_interface::segments::encode_index;
 use serde_bytes::ByteBuf;
 use std::hint::black_box;
 

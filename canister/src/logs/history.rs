@@ -15,10 +15,10 @@
 //! *Instructions* are those of [`crate::platform::meter`] since the canister started: an upgrade resets them, as it resets counters.
 
 use crate::places::{self, Samples};
-use coppice_interface::ProblemCode;
-use coppice_storage::bytes::{array_at, u64_at};
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space, WASM_PAGE};
+use ic_coppice_interface::ProblemCode;
+use ic_coppice_storage::bytes::{array_at, u64_at};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space, WASM_PAGE};
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };

@@ -9,14 +9,14 @@
 //! ```
 
 use crate::{memory, places, platform};
-use coppice_interface::text::cut;
-use coppice_interface::{LogEntry, LogPage, LogPriority};
-use coppice_storage::bytes::{u16_at, u64_at};
-use coppice_storage::header::Header;
-use coppice_storage::log::Priority;
-pub use coppice_storage::log::{error, info};
-use coppice_storage::ring::Ring;
-use coppice_storage::{OpenError, Space};
+use ic_coppice_interface::text::cut;
+use ic_coppice_interface::{LogEntry, LogPage, LogPriority};
+use ic_coppice_storage::bytes::{u16_at, u64_at};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::log::Priority;
+pub use ic_coppice_storage::log::{error, info};
+use ic_coppice_storage::ring::Ring;
+use ic_coppice_storage::{OpenError, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -49,7 +49,7 @@ pub fn open(cells: Rc<Space>) -> Result<(), OpenError> {
     let written = cells.read_u64(WRITTEN);
     let lines = Ring::open(memory::space(places::LOG_LINES)?, places::LOG_LINE_LEN, places::LOG_LINES_LEN)?;
     LOG.set(Some(Log { cells, lines, written }));
-    coppice_storage::log::keep(keep);
+    ic_coppice_storage::log::keep(keep);
     Ok(())
 }
 
@@ -144,7 +144,7 @@ mod tests {
     fn reopen() {
         memory::forget();
         forget();
-        let cells = coppice_storage::testing::cells();
+        let cells = ic_coppice_storage::testing::cells();
         open(cells).unwrap();
     }
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
         assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
         // Line n lies in slot n + 1.
-        let lines = coppice_storage::testing::space(places::LOG_LINES);
+        let lines = ic_coppice_storage::testing::space(places::LOG_LINES);
         lines.write(2 * 1_024 + 16, &[7]);
         lines.write(3 * 1_024 + 18, &[0xFF, 0xFF]);
         lines.write(4 * 1_024 + TEXT as u64, &[0xFF]);
@@ -218,7 +218,8 @@ mod tests {
         native::with(|world| world.time_ns = 0x0102);
         info("no");
         error("hm");
-        let (cells, lines) = (coppice_storage::testing::cells(), coppice_storage::testing::space(places::LOG_LINES));
+        let (cells, lines) =
+            (ic_coppice_storage::testing::cells(), ic_coppice_storage::testing::space(places::LOG_LINES));
         assert_eq!(places::LOG, 190_464);
         assert_eq!(cells.read::<16>(places::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
         let line: [u8; 26] = lines.read(2 * 1_024);
@@ -228,7 +229,7 @@ mod tests {
             let mut bytes = header;
             bytes[byte] = wrong;
             cells.write(places::LOG, &bytes);
-            assert!(open(coppice_storage::testing::cells()).is_err(), "byte {byte}");
+            assert!(open(ic_coppice_storage::testing::cells()).is_err(), "byte {byte}");
             cells.write(places::LOG, &header);
         }
     }

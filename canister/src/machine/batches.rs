@@ -6,9 +6,9 @@ use super::{Draft, IDS, KEYS, draft};
 use crate::api::endpoints::blocks;
 use crate::platform::native;
 use crate::state;
-use coppice_chain::ChainState;
-use coppice_chain::testing::{block, id, with_keys};
-use coppice_interface::*;
+use ic_coppice_chain::ChainState;
+use ic_coppice_chain::testing::{block, id, with_keys};
+use ic_coppice_interface::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -120,7 +120,7 @@ fn in_batches(chain: &[AppendBlock], messages: &[Message], seed: u64, verify: bo
 }
 
 proptest! {
-    #![proptest_config(coppice_storage::testing::histories(96))]
+    #![proptest_config(ic_coppice_storage::testing::histories(96))]
 
     #[test]
     fn any_split_ends_in_the_state_of_single_appends(

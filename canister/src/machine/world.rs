@@ -7,9 +7,9 @@ use crate::platform::timers::Timer;
 use crate::platform::{cycles, native};
 use crate::{memory, state};
 use candid::Principal;
-use coppice_chain::owners;
-use coppice_interface::{ConfigChange, InitArg};
-use coppice_storage::NS;
+use ic_coppice_chain::owners;
+use ic_coppice_interface::{ConfigChange, InitArg};
+use ic_coppice_storage::NS;
 use std::collections::BTreeMap;
 
 /// Bytes of a blob of the log.

@@ -37,8 +37,8 @@ use crate::platform::timers::Timer;
 use crate::platform::{self};
 use crate::state::{State, mutate};
 use choice::Chosen;
-use coppice_interface::{HeldBy, SAFETY_SECS};
-use coppice_storage::NS;
+use ic_coppice_interface::{HeldBy, SAFETY_SECS};
+use ic_coppice_storage::NS;
 use std::mem::replace;
 
 /// Starts the timers. The hooks of installation and upgrade call it.

@@ -5,8 +5,8 @@ use crate::memory::billed_pages;
 use crate::operation::health;
 use crate::platform::{self, meter};
 use crate::state::State;
-use coppice_chain::pruning::Due;
-use coppice_interface::ProblemCode;
+use ic_coppice_chain::pruning::Due;
+use ic_coppice_interface::ProblemCode;
 
 /// Takes a sample if one is due. Each message that changes state calls it, and each tick.
 #[inline]

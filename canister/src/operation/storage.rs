@@ -2,10 +2,10 @@
 
 use crate::memory;
 use crate::state::{State, records};
-use coppice_chain::IndexTable;
-use coppice_interface::{ClassStorage, OwnerStorage, StorageStatus};
-use coppice_storage::WASM_PAGE;
-use coppice_storage::blob::{Class, Owner};
+use ic_coppice_chain::IndexTable;
+use ic_coppice_interface::{ClassStorage, OwnerStorage, StorageStatus};
+use ic_coppice_storage::WASM_PAGE;
+use ic_coppice_storage::blob::{Class, Owner};
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {
@@ -20,7 +20,7 @@ pub fn status(state: &State) -> StorageStatus {
             }
         })
         .collect();
-    let owners: Vec<OwnerStorage> = coppice_interface::Owner::ALL
+    let owners: Vec<OwnerStorage> = ic_coppice_interface::Owner::ALL
         .into_iter()
         .zip(Owner::all())
         .filter(|(owner, _)| records::has_owner(*owner))

@@ -4,9 +4,9 @@
 //! a test controls: time, the instruction counter, cycles, growth.
 
 use candid::Principal;
-use coppice_storage::Platform as _;
+use ic_coppice_storage::Platform as _;
 
-pub use coppice_storage::Ic;
+pub use ic_coppice_storage::Ic;
 
 /// Evaluates the first expression on the platform, and the second one, its twin, natively.
 macro_rules! twinned {
@@ -109,7 +109,7 @@ pub fn draw(then: impl FnOnce(Result<Vec<u8>, String>) + 'static) {
 }
 
 /// The hash key of a native canister, which cannot wait for a reply; `None` on the platform.
-pub fn preset_hash_key() -> Option<[u8; coppice_storage::KEY]> {
+pub fn preset_hash_key() -> Option<[u8; ic_coppice_storage::KEY]> {
     twinned!(None, native::with(|world| world.hash_key))
 }
 

@@ -1,9 +1,9 @@
-//! Native twin of the platform: one world per thread, controlled by a test. `coppice_storage` provides its stable memory, cycles, time, caller and log.
+//! Native twin of the platform: one world per thread, controlled by a test. `ic_coppice_storage` provides its stable memory, cycles, time, caller and log.
 
 use candid::Principal;
-use coppice_storage::twin;
+use ic_coppice_storage::twin;
 #[cfg(test)]
-pub use coppice_storage::twin::{message, touching};
+pub use ic_coppice_storage::twin::{message, touching};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ pub struct World {
     /// Cycles that must be liquid when a timer fires.
     pub timer_call_cycles: u128,
     /// The hash key of new canisters; `None` leaves them without one.
-    pub hash_key: Option<[u8; coppice_storage::KEY]>,
+    pub hash_key: Option<[u8; ic_coppice_storage::KEY]>,
     /// The reply to each draw of secret bytes.
     pub drawn: Result<Vec<u8>, String>,
     /// The method that an ingress message calls.
@@ -39,7 +39,7 @@ impl Default for World {
         Self {
             memory: twin::World::default(),
             timer_call_cycles: 42_100_000_000,
-            hash_key: Some([7; coppice_storage::KEY]),
+            hash_key: Some([7; ic_coppice_storage::KEY]),
             drawn: Err("no reply".into()),
             method: String::new(),
             argument_bytes: 0,

@@ -44,7 +44,7 @@ impl Timer {
             self.set(Some(ic_cdk_timers::set_timer_interval(Duration::from_secs(secs), tick)), true);
         }
         #[cfg(not(target_family = "wasm"))]
-        self.set(Some(secs * coppice_storage::NS), tick);
+        self.set(Some(secs * ic_coppice_storage::NS), tick);
     }
 
     /// Cancels the timer, including a one-shot that has fired and waits for its message.

@@ -2,13 +2,13 @@
 
 use crate::settings::roles::Roles;
 use crate::{memory, places};
-use coppice_interface::{
+use ic_coppice_interface::{
     BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange,
     cycles_of_ticks, greatest_records, records_reserve,
 };
-use coppice_storage::blob::{Class, GRANULE, MAX_GRANULES};
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
+use ic_coppice_storage::blob::{Class, GRANULE, MAX_GRANULES};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 
 /// The cell of settings and roles: [`Stored`].
@@ -18,7 +18,7 @@ pub const CELL: Cell = Cell {
     header: Header { name: "settings and roles", magic: *b"CPCF", version: 1 },
 };
 /// Maximum pages of a canister: 500 GiB.
-const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / coppice_storage::WASM_PAGE;
+const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / ic_coppice_storage::WASM_PAGE;
 const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
 /// Seconds of ticks whose cycles must be left where feeding stops: 30 days.
@@ -71,7 +71,7 @@ pub fn records_cap(config: &Config, target_bytes: u64) -> u64 {
     let pages = config.max_stable_pages;
     let max_utxo_bytes = config.utxo.as_ref().map_or(0, |utxo| utxo.max_utxo_bytes);
     match (max_utxo_bytes, target_bytes) {
-        (0, 0) => (pages * coppice_storage::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
+        (0, 0) => (pages * ic_coppice_storage::WASM_PAGE).saturating_sub(records_reserve(pages)) / 2,
         (0, target) => greatest_records(pages, config.log_class, target),
         (bytes, _) => bytes,
     }

@@ -2,8 +2,8 @@
 
 use crate::platform;
 use candid::Principal;
-use coppice_interface::access::FEEDERS;
-use coppice_interface::{Grant, Role, RoleError};
+use ic_coppice_interface::access::FEEDERS;
+use ic_coppice_interface::{Grant, Role, RoleError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 //! records their cap, and at most a tenth of either is lost to pieces.
 
 use super::*;
-use coppice_chain::testing::pruning::world_of;
-use coppice_interface::{NoMemory, UtxoRefusal, greatest_records, records_reserve};
-use coppice_storage::testing::set_max_pages;
+use ic_coppice_chain::testing::pruning::world_of;
+use ic_coppice_interface::{NoMemory, UtxoRefusal, greatest_records, records_reserve};
+use ic_coppice_storage::testing::set_max_pages;
 
 const LARGE: u32 = 1 << 20;
 const TARGET: u64 = 64 << 20;

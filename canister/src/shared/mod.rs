@@ -2,15 +2,17 @@
 
 mod caps;
 
-use coppice_chain::Admission;
-use coppice_chain::testing::block;
-use coppice_chain::testing::pruning::{World, policy, world};
-use coppice_interface::{AppendError, MAX_HEIGHT, MissingParents, NoMemory, PrunePolicyArg, UtxoRefusal, UtxoSettings};
-use coppice_records::owners;
-use coppice_records::testing::{NOW, Tx, raw};
-use coppice_records::utxo::{Ahead, Call, UtxoStore};
-use coppice_storage::testing::{self, arena, audit, cells, hash_key};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_chain::Admission;
+use ic_coppice_chain::testing::block;
+use ic_coppice_chain::testing::pruning::{World, policy, world};
+use ic_coppice_interface::{
+    AppendError, MAX_HEIGHT, MissingParents, NoMemory, PrunePolicyArg, UtxoRefusal, UtxoSettings,
+};
+use ic_coppice_records::owners;
+use ic_coppice_records::testing::{NOW, Tx, raw};
+use ic_coppice_records::utxo::{Ahead, Call, UtxoStore};
+use ic_coppice_storage::testing::{self, arena, audit, cells, hash_key};
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Outputs of a record, which takes more than 100 KiB.
 const OUTPUTS: u32 = 1_000;
@@ -85,7 +87,7 @@ impl Both {
         }
     }
 
-    fn kept(&self, owner: coppice_storage::blob::Owner) -> u64 {
+    fn kept(&self, owner: ic_coppice_storage::blob::Owner) -> u64 {
         self.blocks.blobs.arena().kept_bytes(owner)
     }
 }
@@ -98,7 +100,7 @@ fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
     let first = both.create(OUTPUTS).unwrap();
     const RESERVE: u64 = 64 << 20;
     arena().set_reserve(RESERVE);
-    testing::set_max_pages(testing::billed_pages() + (RESERVE + (32 << 20)) / coppice_storage::WASM_PAGE);
+    testing::set_max_pages(testing::billed_pages() + (RESERVE + (32 << 20)) / ic_coppice_storage::WASM_PAGE);
 
     let made = both.fill_with_records();
     let by_records = both.kept(owners::RECORDS);

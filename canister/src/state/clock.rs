@@ -5,8 +5,8 @@
 use super::State;
 use crate::platform::cycles;
 use crate::platform::timers::Timer;
-use coppice_interface::SAFETY_SECS;
-use coppice_storage::NS;
+use ic_coppice_interface::SAFETY_SECS;
+use ic_coppice_storage::NS;
 
 /// Seconds that a timer may wait in the queue of a busy subnet.
 pub const QUEUE_SECS: u64 = 10;

@@ -6,8 +6,8 @@ use super::{State, records};
 use crate::logs::audit::{Fields, field, fields, named};
 use crate::state::tally;
 use crate::{logs, platform};
-use coppice_chain::pruning::{Piece, fit, policy};
-use coppice_interface::{
+use ic_coppice_chain::pruning::{Piece, fit, policy};
+use ic_coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
     ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
@@ -176,7 +176,7 @@ impl State {
     /// Makes one bounded prune run manually.
     ///
     /// # Errors
-    /// `Stopped` while deletions are stopped; otherwise as [`Pruner::prune_now`](coppice_chain::pruning::Pruner::prune_now).
+    /// `Stopped` while deletions are stopped; otherwise as [`Pruner::prune_now`](ic_coppice_chain::pruning::Pruner::prune_now).
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
         self.noting("prune_now", max_ops.to_string(), shown, |state| {

@@ -7,12 +7,12 @@ use crate::logs::history::History;
 use crate::settings::config;
 use crate::settings::roles::Roles;
 use crate::{logs, memory, places, platform};
-use coppice_chain::ChainStore;
-use coppice_chain::export::Exporters;
-use coppice_chain::pruning::Pruner;
-use coppice_interface::{ConfigChange, Grant, InitArg, ProblemCode, Role};
-use coppice_storage::Space;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_chain::ChainStore;
+use ic_coppice_chain::export::Exporters;
+use ic_coppice_chain::pruning::Pruner;
+use ic_coppice_interface::{ConfigChange, Grant, InitArg, ProblemCode, Role};
+use ic_coppice_storage::Space;
+use ic_coppice_storage::blob::BlobStore;
 use std::mem::replace;
 use std::rc::Rc;
 

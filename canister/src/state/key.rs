@@ -2,9 +2,9 @@
 
 use super::State;
 use crate::places;
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::{HashKey, KEY, Space};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{HashKey, KEY, Space};
 use serde_bytes::{ByteArray, ByteBuf};
 
 /// The cell of the key. It is written once.
@@ -56,8 +56,8 @@ mod tests {
     use crate::platform::native;
     use crate::state::{self, mutate, read};
     use crate::{memory, places};
-    use coppice_interface::InitArg;
-    use coppice_storage::KEY;
+    use ic_coppice_interface::InitArg;
+    use ic_coppice_storage::KEY;
     use serde_bytes::ByteBuf;
 
     fn reply(bytes: &[u8]) -> Result<Vec<u8>, String> {
@@ -93,7 +93,7 @@ mod tests {
         let first: [u8; 32] = std::array::from_fn(|at| at as u8);
         mutate(|state| state.take_random(reply(&first))).unwrap();
         let (key, kept) = (*first.first_chunk::<KEY>().unwrap(), hash());
-        assert_eq!(kept, coppice_storage::HashKey::of(key).hash(b"name"));
+        assert_eq!(kept, ic_coppice_storage::HashKey::of(key).hash(b"name"));
         for late in [reply(&[9; 32]), Err("rejected".into())] {
             assert_eq!(mutate(|state| state.take_random(late)), Ok(()));
             assert_eq!(hash(), kept);
@@ -113,7 +113,7 @@ mod tests {
     fn damaged_key_cell_refuses_the_upgrade() {
         fresh();
         mutate(|state| state.take_random(reply(&[1; 32]))).unwrap();
-        let cells = coppice_storage::testing::cells();
+        let cells = ic_coppice_storage::testing::cells();
         let cell: [u8; 64] = cells.read(places::KEY);
         for (byte, wrong) in [(0, b'X'), (4, 2), (8, 3), (12, 0xFF)] {
             let mut damaged = cell;

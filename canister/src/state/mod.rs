@@ -23,12 +23,12 @@ use crate::settings::config::{self, RecordsCap};
 use crate::settings::roles::Roles;
 use crate::{logs, places};
 use clock::Clock;
-use coppice_chain::export::{Exporters, Guard};
-use coppice_chain::pruning::{Constraints, Due, Pruner};
-use coppice_chain::{Admission, ChainStore};
-use coppice_interface::{Config, HeldBy};
-use coppice_storage::blob::{BlobStore, Class};
-use coppice_storage::{HashKey, Space};
+use ic_coppice_chain::export::{Exporters, Guard};
+use ic_coppice_chain::pruning::{Constraints, Due, Pruner};
+use ic_coppice_chain::{Admission, ChainStore};
+use ic_coppice_interface::{Config, HeldBy};
+use ic_coppice_storage::blob::{BlobStore, Class};
+use ic_coppice_storage::{HashKey, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 

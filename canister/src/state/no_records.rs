@@ -4,11 +4,11 @@
 use super::State;
 use crate::logs::audit::Fields;
 use candid::Principal;
-use coppice_interface::{Config, ConfigError, OpenTransaction, Owner, RollbackError, UtxoError, UtxoStorage};
-use coppice_records::RecordStores;
-use coppice_records::apply::TakenBack;
-use coppice_storage::arena::Arena;
-use coppice_storage::{HashKey, Space};
+use ic_coppice_interface::{Config, ConfigError, OpenTransaction, Owner, RollbackError, UtxoError, UtxoStorage};
+use ic_coppice_records::RecordStores;
+use ic_coppice_records::apply::TakenBack;
+use ic_coppice_storage::arena::Arena;
+use ic_coppice_storage::{HashKey, Space};
 use std::rc::Rc;
 
 /// True if this build keeps UTXO records.

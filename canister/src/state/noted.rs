@@ -3,7 +3,7 @@
 use super::State;
 use crate::logs::audit::{Call, Fields, changes};
 use crate::platform;
-use coppice_interface::Role;
+use ic_coppice_interface::Role;
 use std::fmt::{Debug, Display};
 
 impl State {

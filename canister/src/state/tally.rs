@@ -1,6 +1,6 @@
 //! Counters of refused blocks and of rollbacks. They are not persisted, so an upgrade resets them.
 
-use coppice_interface::{AppendError, NoMemory, UploadError};
+use ic_coppice_interface::{AppendError, NoMemory, UploadError};
 use std::cell::{Cell, RefCell};
 
 /// Lists reasons for refusing a block, each with the errors that it stands for.
@@ -84,7 +84,7 @@ pub fn forget() {
 mod tests {
     use super::*;
     use candid::Principal;
-    use coppice_interface::{HeldBy, UploadOpen};
+    use ic_coppice_interface::{HeldBy, UploadOpen};
 
     #[test]
     fn refusal_is_counted_under_its_variant_name() {

@@ -1,15 +1,15 @@
 //! A tick for blocks:
 //!
-//! 1. [`Turns`](coppice_storage::turns::Turns) name the message's work, so that pieces that trap are skipped.
+//! 1. [`Turns`](ic_coppice_storage::turns::Turns) name the message's work, so that pieces that trap are skipped.
 //! 2. One piece of begun work is done: an upload that has expired, blobs in quarantine, an interrupted rollback or reset.
-//! 3. Without such work, [`Pruner::tick`](coppice_chain::pruning::Pruner::tick) prunes and sweeps.
+//! 3. Without such work, [`Pruner::tick`](ic_coppice_chain::pruning::Pruner::tick) prunes and sweeps.
 
 use super::State;
 use crate::{logs, platform};
-use coppice_chain::pruning::{AT_ONCE, Constraints, Piece};
-use coppice_storage::NS;
-use coppice_storage::chunks::is_expired;
-use coppice_storage::turns::Turn;
+use ic_coppice_chain::pruning::{AT_ONCE, Constraints, Piece};
+use ic_coppice_storage::NS;
+use ic_coppice_storage::chunks::is_expired;
+use ic_coppice_storage::turns::Turn;
 
 /// Quarantined blobs that one tick releases.
 const MAX_RELEASES: u64 = 1_000;

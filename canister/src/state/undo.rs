@@ -2,9 +2,9 @@
 
 use super::State;
 use crate::logs;
-use coppice_interface::UtxoError;
-use coppice_records::apply::TakenBack;
-use coppice_storage::Budget;
+use ic_coppice_interface::UtxoError;
+use ic_coppice_records::apply::TakenBack;
+use ic_coppice_storage::Budget;
 
 /// A message's part of a rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 
 use crate::{ChainStore, places};
 use candid::Principal;
-use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, RemoveExporter};
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::{Ic, NS, Platform as _, Space};
+use ic_coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, RemoveExporter};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{Ic, NS, Platform as _, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

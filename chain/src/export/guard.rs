@@ -2,7 +2,7 @@
 //! applies it.
 
 use super::exporters::Exporters;
-use coppice_interface::HeldBy;
+use ic_coppice_interface::HeldBy;
 
 /// Bound of pruning, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

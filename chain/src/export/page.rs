@@ -12,10 +12,10 @@
 //! All replicas agree on the answer of a replicated call, so none of them lags: the canister was restored from a snapshot.
 
 use crate::{ChainStore, Hash, Segment};
-use coppice_interface::methods::MAX_REPLY;
-use coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::methods::MAX_REPLY;
+use ic_coppice_interface::{ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _};
 use serde_bytes::ByteBuf;
 
 /// Generous estimate of a chunk's bytes in a reply besides its payload.

@@ -3,9 +3,9 @@ use super::*;
 use crate::testing::{block, fresh, hash, id, reopen};
 use crate::{Admission, ChainStore};
 use candid::Principal;
-use coppice_interface::*;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _, twin};
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _, twin};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;
@@ -330,7 +330,7 @@ fn exporter(name: &str, of: u8) -> Exporter {
 }
 
 fn open() -> Exporters {
-    Exporters::open(coppice_storage::testing::cells()).unwrap()
+    Exporters::open(ic_coppice_storage::testing::cells()).unwrap()
 }
 
 #[test]
@@ -451,12 +451,12 @@ fn damaged_cells_are_written_anew_and_the_cell_of_a_removed_exporter_is_reused()
         exporters.register(&exporter(&format!("n{of}"), of), 7, false).unwrap();
     }
     exporters.remove(&RemoveExporter { name: "n1".into(), drop_guard: false }).unwrap();
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     let at = |cell: u64| crate::places::EXPORTERS + 320 * cell;
     for cell in 0..4 {
         cells.write(at(cell), &[0xEE]);
     }
-    assert!(Exporters::open(coppice_storage::testing::cells()).is_err());
+    assert!(Exporters::open(ic_coppice_storage::testing::cells()).is_err());
     exporters.rewrite();
     let names = |exporters: &Exporters| exporters.by_name.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&open()), ["n0", "n2"]);

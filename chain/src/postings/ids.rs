@@ -24,10 +24,10 @@ use super::sweep::IndexTable;
 use crate::header::BlockMeta;
 use crate::store::ChainStore;
 use crate::transit::{EnterError, Entered};
-use coppice_interface::segments::{ID, Index};
-use coppice_storage::Meter;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::table::{Change, HashTable};
+use ic_coppice_interface::segments::{ID, Index};
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::table::{Change, HashTable};
 use std::ops::Range;
 
 /// A slice of a block's ids that is in the table, and what it replaced.

@@ -23,10 +23,10 @@
 use super::links::{LINK, NONE, split_link};
 use crate::header::BlockMeta;
 use crate::store::ChainStore;
-use coppice_interface::segments::{Index, Key};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::table::Change;
-use coppice_storage::{GrowError, Meter};
+use ic_coppice_interface::segments::{Index, Key};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::table::Change;
+use ic_coppice_storage::{GrowError, Meter};
 use std::ops::Range;
 
 /// A slice of a block's keys that is in the table, and what it replaced.

@@ -10,9 +10,9 @@ use super::links::{LINK, NONE, split_link};
 use crate::hash::Hash;
 use crate::read::look_up_meter;
 use crate::store::ChainStore;
-use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
-use coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
+use ic_coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
+use ic_coppice_storage::blob::BlobStore;
 use serde_bytes::ByteBuf;
 
 /// Transactions of the longest page.

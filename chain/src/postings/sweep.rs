@@ -14,8 +14,8 @@
 use crate::header::BlockMeta;
 use crate::state::Sweep;
 use crate::store::ChainStore;
-use coppice_storage::Meter;
-use coppice_storage::table::{HashTable, SLICE_BUCKETS, Slice};
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::table::{HashTable, SLICE_BUCKETS, Slice};
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.

@@ -3,7 +3,7 @@
 use super::due::Due;
 use crate::ChainStore;
 use crate::export::Guard;
-use coppice_interface::HeldBy;
+use ic_coppice_interface::HeldBy;
 
 /// Limits that override the policy: exporters, applying, the stop of deletions and the cycle reserve.
 #[derive(Clone, Debug)]

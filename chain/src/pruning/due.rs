@@ -9,9 +9,9 @@
 use super::policy::{DAY, floor, marks};
 use crate::export::Guard;
 use crate::{ChainStore, Numbers};
-use coppice_interface::{HeldBy, PrunePolicy, PruneReason, WaterMarks};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{HeldBy, PrunePolicy, PruneReason, WaterMarks};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Blocks below the head that the capacity trigger keeps: one, so that a reorg of one block is possible.
 pub const CAPACITY_FLOOR: u64 = 1;

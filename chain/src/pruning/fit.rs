@@ -6,7 +6,7 @@
 //! ```
 //! A chain that cannot reach its target prunes by an effective target (`pruning/policy.rs`); this check tells the operator before.
 
-use coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, greatest_records, greatest_target, least_pages};
+use ic_coppice_interface::{BadArgument, Config, MAX_STABLE_PAGES, greatest_records, greatest_target, least_pages};
 
 /// Checks a new target.
 ///
@@ -84,7 +84,7 @@ fn or_raise(config: &Config, target_bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::UtxoSettings;
+    use ic_coppice_interface::UtxoSettings;
 
     const MIB: u64 = 1 << 20;
 

@@ -11,7 +11,7 @@
 //! the producers (`sweep.rs`).
 //!
 //! **One message.** The canister (`canister/src/operation/daemon.rs`) calls its `State::tick` (`canister/src/state/tick.rs`), which asks
-//! [`Turns`](coppice_storage::turns::Turns) for the message's work. Work that was begun comes first: an upload that has expired, a rollback, a reset. Otherwise [`Pruner::tick`] prunes
+//! [`Turns`](ic_coppice_storage::turns::Turns) for the message's work. Work that was begun comes first: an upload that has expired, a rollback, a reset. Otherwise [`Pruner::tick`] prunes
 //! (`run` calls `ChainStore::remove` for each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
 //!
 //! **Between messages** a cell (`stored`) keeps the policy, the last run and the state of the capacity trigger. The position is not
@@ -50,11 +50,11 @@ pub use tick::{AT_ONCE, WHENEVER};
 
 use crate::export::Guard;
 use crate::{ChainStore, places};
-use coppice_interface::{PrunePolicy, WaterMarks};
-use coppice_storage::Space;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
+use ic_coppice_interface::{PrunePolicy, WaterMarks};
+use ic_coppice_storage::Space;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
 use std::rc::Rc;
 
 /// Cell of the pruner's policy and state.

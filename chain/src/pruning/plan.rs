@@ -4,9 +4,9 @@ use super::constraints::Constraints;
 use super::due::{due_and_floor, retain_min_block};
 use super::{Pruner, policy, run};
 use crate::ChainStore;
-use coppice_interface::{Config, HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
-use coppice_storage::Budget;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::{Config, HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
+use ic_coppice_storage::Budget;
+use ic_coppice_storage::blob::BlobStore;
 
 impl Pruner {
     /// Returns the plan of the next run with the policy's budget: by the policy in force, or by that policy after `change`.

@@ -5,8 +5,8 @@
 //! back, before the arena is full, whatever else takes memory.
 
 use super::fit;
-use coppice_interface::{BadArgument, Config, PruneError, PrunePolicy, PrunePolicyArg, WaterMarks};
-use coppice_storage::blob::Class;
+use ic_coppice_interface::{BadArgument, Config, PruneError, PrunePolicy, PrunePolicyArg, WaterMarks};
+use ic_coppice_storage::blob::Class;
 
 const BPS: u64 = 10_000;
 /// Seconds of a day.
@@ -93,7 +93,7 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::{MAX_PRUNE_INSTRUCTIONS, MAX_PRUNE_OPS};
+    use ic_coppice_interface::{MAX_PRUNE_INSTRUCTIONS, MAX_PRUNE_OPS};
 
     fn class() -> Class {
         Class::of_size(1 << 20).unwrap()

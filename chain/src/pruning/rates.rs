@@ -3,7 +3,7 @@
 //! The counters are the chain's own and persisted. The samples are on the heap, so measuring starts anew after an upgrade.
 
 use crate::ChainState;
-use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
+use ic_coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::collections::VecDeque;
 
 /// Seconds between two samples.

@@ -4,9 +4,9 @@
 use super::due::Due;
 use super::piece::Piece;
 use crate::ChainStore;
-use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Budget, Ic, Platform as _, log};
+use ic_coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Budget, Ic, Platform as _, log};
 
 /// Prunes the due blocks within the budget; skips the blocks in `skipped`. An interruption is reported in `progress`, not as an error.
 pub fn run(

@@ -5,9 +5,9 @@ use super::due::{CAPACITY_FLOOR, Due, retain_min_block};
 use super::{Pruner, sweep};
 use crate::export::is_of_guard;
 use crate::{ChainStore, IndexTable, owners};
-use coppice_interface::{HeldBy, PruneBacklog, PruneStatus, WaterMarks};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, NS, Platform as _};
+use ic_coppice_interface::{HeldBy, PruneBacklog, PruneStatus, WaterMarks};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, NS, Platform as _};
 
 /// Due blocks that exporters, or the lack of one, hold back for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

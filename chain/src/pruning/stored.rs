@@ -2,8 +2,8 @@
 //! read.
 
 use super::piece::Piece;
-use coppice_interface::{PrunePolicy, PruneRun};
-use coppice_storage::turns::Turns;
+use ic_coppice_interface::{PrunePolicy, PruneRun};
+use ic_coppice_storage::turns::Turns;
 use serde::{Deserialize, Serialize};
 
 /// Persisted fields of the block pruner.

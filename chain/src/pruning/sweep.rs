@@ -7,9 +7,9 @@
 
 use super::piece::Piece;
 use crate::{ChainStore, IndexTable, TableDebt};
-use coppice_interface::{IndexDebt, StopReason, SweepPhase};
-use coppice_storage::table::Slice;
-use coppice_storage::{Budget, changed_pages};
+use ic_coppice_interface::{IndexDebt, StopReason, SweepPhase};
+use ic_coppice_storage::table::Slice;
+use ic_coppice_storage::{Budget, changed_pages};
 
 /// Maximum ticks for which a sweep waits for a pause.
 pub const MOST_PENDING_TICKS: u64 = 8;

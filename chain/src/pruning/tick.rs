@@ -10,10 +10,10 @@ use super::run::{self, is_continued, sum};
 use super::sweep::{self, Need, Swept, begin_debt};
 use crate::export::{Guard, is_of_guard};
 use crate::{ChainStore, TableDebt};
-use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::turns::Turn;
-use coppice_storage::{Budget, Ic, NS, Platform as _, log};
+use ic_coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::turns::Turn;
+use ic_coppice_storage::{Budget, Ic, NS, Platform as _, log};
 
 /// Time of the next tick if work is left that nothing holds back.
 pub const AT_ONCE: u64 = 0;

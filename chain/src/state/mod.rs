@@ -19,11 +19,11 @@ mod transit;
 
 use super::hash::Hash;
 use crate::places;
-use coppice_interface::seals::{self, Seal};
-use coppice_storage::bytes::{array_at, u64_at};
-use coppice_storage::checksum::{self, CHECKSUM};
-use coppice_storage::header::Header as Layout;
-use coppice_storage::{OpenError, Space};
+use ic_coppice_interface::seals::{self, Seal};
+use ic_coppice_storage::bytes::{array_at, u64_at};
+use ic_coppice_storage::checksum::{self, CHECKSUM};
+use ic_coppice_storage::header::Header as Layout;
+use ic_coppice_storage::{OpenError, Space};
 
 pub use reset::Reset;
 pub use sweep::Sweep;
@@ -236,7 +236,7 @@ impl ChainState {
 #[cfg(test)]
 mod tests {
     use super::{Way, *};
-    use coppice_storage::{testing, twin};
+    use ic_coppice_storage::{testing, twin};
 
     /// The cell as it lies in stable memory: 8 bytes of magic, version and `started`, then the words.
     #[test]

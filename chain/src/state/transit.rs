@@ -1,6 +1,6 @@
 //! Block in transit: words of the chain's cell (`src/transit.rs`).
 
-use coppice_interface::segments::MAX_ENTRIES;
+use ic_coppice_interface::segments::MAX_ENTRIES;
 use std::ops::Range;
 
 /// Direction of a block in transit.

@@ -3,11 +3,11 @@
 pub mod pruning;
 
 use crate::ChainStore;
-use coppice_interface::AppendBlock;
-use coppice_interface::segments::{encode_index, encode_receipts};
 pub use coppice_model::blocks::{id, with_keys};
-use coppice_storage::blob::{BlobStore, Class};
-use coppice_storage::testing::{self, arena, cells, hash_key};
+use ic_coppice_interface::AppendBlock;
+use ic_coppice_interface::segments::{encode_index, encode_receipts};
+use ic_coppice_storage::blob::{BlobStore, Class};
+use ic_coppice_storage::testing::{self, arena, cells, hash_key};
 use serde_bytes::ByteBuf;
 
 /// The hash of block `number` on fork `fork`.

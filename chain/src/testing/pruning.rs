@@ -6,10 +6,12 @@ use super::{block, fresh, id};
 use crate::export::Guard;
 use crate::pruning::{Constraints, ExportHeld, Pruner, policy};
 use crate::{Admission, ChainStore};
-use coppice_interface::{Config, HeldBy, PrunePlan, PrunePolicy, PrunePolicyArg, PruneReason, PruneRun, PruneStatus};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::testing::cells;
-use coppice_storage::{Ic, NS, Platform as _, twin};
+use ic_coppice_interface::{
+    Config, HeldBy, PrunePlan, PrunePolicy, PrunePolicyArg, PruneReason, PruneRun, PruneStatus,
+};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::testing::cells;
+use ic_coppice_storage::{Ic, NS, Platform as _, twin};
 
 /// Bytes of a blob of the log.
 pub const CLASS: u32 = 64 << 10;

@@ -11,12 +11,12 @@ use crate::draft::Draft;
 use crate::hash::Hash;
 use crate::places;
 use candid::Principal;
-use coppice_interface::segments::Segment;
-use coppice_interface::{UploadError, UploadOpen};
-use coppice_storage::bytes::{array_at, u32_at, u64_at};
-use coppice_storage::chunks::Chunks;
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space, checksum};
+use ic_coppice_interface::segments::Segment;
+use ic_coppice_interface::{UploadError, UploadOpen};
+use ic_coppice_storage::bytes::{array_at, u32_at, u64_at};
+use ic_coppice_storage::chunks::Chunks;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space, checksum};
 
 /// Returns the refusal of an upload whose reserved range cannot be read or written.
 pub fn corrupt(why: impl ToString) -> UploadError {

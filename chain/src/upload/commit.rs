@@ -8,11 +8,11 @@ use crate::postings::links;
 use crate::state::{Transit, Way};
 use crate::store::ChainStore;
 use crate::transit::{EnterError, Entered, INSTRUCTIONS};
-use coppice_interface::seals::Seal;
-use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
-use coppice_interface::{AppendError, BlockId, Commit, NoMemory, UploadError};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::seals::Seal;
+use ic_coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
+use ic_coppice_interface::{AppendError, BlockId, Commit, NoMemory, UploadError};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _};
 
 impl From<EnterError> for UploadError {
     fn from(error: EnterError) -> Self {

@@ -22,12 +22,12 @@ use crate::transit::INSTRUCTIONS;
 use crate::{owners, places};
 use candid::Principal;
 use cell::{BITMAP, HEADER, Upload, corrupt};
-use coppice_interface::{
+use ic_coppice_interface::{
     AppendError, BeginBlock, NoMemory, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress,
 };
-use coppice_storage::blob::BlobStore;
-use coppice_storage::chunks::{ChunkError, Chunks, is_expired};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::chunks::{ChunkError, Chunks, is_expired};
+use ic_coppice_storage::{Ic, Platform as _};
 use std::ops::Range;
 use verify::Verified;
 

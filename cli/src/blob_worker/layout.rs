@@ -10,7 +10,7 @@
 //! On a file system Teranode keeps a checksum next to each blob, `….tx.sha256`, which is deleted with the blob.
 
 use crate::verify::hex;
-use coppice_interface::BlobDeletion;
+use ic_coppice_interface::BlobDeletion;
 use object_store::path::Path;
 use std::fmt;
 
@@ -96,7 +96,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::StoreType;
+    use ic_coppice_interface::StoreType;
 
     fn row(key: &[u8], file_type: &str) -> BlobDeletion {
         super::super::tests::named(1, key, file_type, StoreType::Tx)

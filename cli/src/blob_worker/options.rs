@@ -1,7 +1,7 @@
 //! Options of a worker.
 
 use clap::builder::TypedValueParser;
-use coppice_interface::BLOB_SAFETY_WINDOW;
+use ic_coppice_interface::BLOB_SAFETY_WINDOW;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! `--store`: a choice of blobs and the URL of their store.
 
 use super::layout::Layout;
-use coppice_interface::{BlobDeletion, BlobSelector, StoreType};
+use ic_coppice_interface::{BlobDeletion, BlobSelector, StoreType};
 use object_store::path::PathPart;
 use std::fmt;
 use std::str::FromStr;

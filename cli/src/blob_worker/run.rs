@@ -31,7 +31,7 @@ use crate::client::{CanisterClient, Client};
 use crate::stop::Stop;
 use anyhow::Result;
 use calls::{Calls, Given};
-use coppice_interface::{AcquireBlobDeletions, BlobDeletionLease, BlobSelector};
+use ic_coppice_interface::{AcquireBlobDeletions, BlobDeletionLease, BlobSelector};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::place::{Place, Selector, is_within};
 use super::store::{Fate, Store, Target};
 use crate::exit::{Exit, WRONG_LINE};
 use anyhow::Result;
-use coppice_interface::BlobDeletion;
+use ic_coppice_interface::BlobDeletion;
 use url::Url;
 #[cfg(test)]
 use {object_store::ObjectStore, object_store::path::Path, std::sync::Arc};

@@ -11,7 +11,7 @@ use super::stores::Stores;
 use crate::stop::Stop;
 use anyhow::anyhow;
 use candid::Principal;
-use coppice_interface::BlobDeletion;
+use ic_coppice_interface::BlobDeletion;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::network::Verifier;
 use crate::proof::digits;
 use anyhow::Result;
 use candid::Principal;
-use coppice_client::certificate::Vouched;
+use ic_coppice_client::certificate::Vouched;
 use std::str::FromStr;
 
 /// Bytes of a root key in DER.

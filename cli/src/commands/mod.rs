@@ -46,7 +46,7 @@ pub struct Cli {
 fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let commit = option_env!("COPPICE_COMMIT").unwrap_or("unknown");
-        format!("{}, interface {}, commit {commit}", env!("CARGO_PKG_VERSION"), coppice_interface::VERSION)
+        format!("{}, interface {}, commit {commit}", env!("CARGO_PKG_VERSION"), ic_coppice_interface::VERSION)
     });
     &VERSION
 }

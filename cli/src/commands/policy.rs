@@ -6,7 +6,7 @@ use crate::network::NetworkArgs;
 use crate::policy::{all, differences, plan};
 use crate::{report, say, terminal};
 use anyhow::Result;
-use coppice_interface::{PrunePolicy, PrunePolicyArg};
+use ic_coppice_interface::{PrunePolicy, PrunePolicyArg};
 use serde_json::json;
 use std::io::{BufRead as _, IsTerminal as _};
 

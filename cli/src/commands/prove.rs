@@ -7,7 +7,7 @@ use crate::proof::rows;
 use crate::report::{blocks, bytes};
 use crate::{say, terminal};
 use anyhow::Result;
-use coppice_client::certificate;
+use ic_coppice_client::certificate;
 
 /// The most leaves of a proof without a note.
 const MANY: usize = 100_000;

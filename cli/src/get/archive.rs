@@ -5,7 +5,7 @@ use crate::index::database::{Kind, Row, Tx, Value};
 use crate::index::reader::{self, int, number, why_missing};
 use crate::say;
 use anyhow::{Context, Result, bail, ensure};
-use coppice_interface::segments::{ID, MAX_BLOCK, encode_index};
+use ic_coppice_interface::segments::{ID, MAX_BLOCK, encode_index};
 
 /// A database, in one transaction.
 pub struct Archive<'a, 'b> {

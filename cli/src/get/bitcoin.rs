@@ -4,7 +4,7 @@ use super::query::Order;
 use bitcoin::consensus::{Decodable, encode::VarInt};
 use bitcoin::hashes::Hash;
 use bitcoin::{Address, Network, Transaction, Txid};
-use coppice_interface::segments::ID;
+use ic_coppice_interface::segments::ID;
 use serde::Serialize;
 use std::ops::Range;
 

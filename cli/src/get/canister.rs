@@ -5,8 +5,8 @@ use crate::client::{Client, Transport, Wait};
 use crate::feed::sha256;
 use crate::verify::hex;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use coppice_interface::segments::{ID, MAX_BLOCK};
-use coppice_interface::{KeyCursor, KeyError, ReadError};
+use ic_coppice_interface::segments::{ID, MAX_BLOCK};
+use ic_coppice_interface::{KeyCursor, KeyError, ReadError};
 use serde_bytes::ByteBuf;
 
 /// Pages of a key's list without a transaction after which the search pauses and returns its cursor.
@@ -155,7 +155,7 @@ mod tests {
     use crate::get::get;
     use crate::get::query::{Order, Wanted};
     use crate::get::result::Found;
-    use coppice_interface::{BlockHeader, HeaderPage, KeyPage, SegmentPart, TransactionLocation};
+    use ic_coppice_interface::{BlockHeader, HeaderPage, KeyPage, SegmentPart, TransactionLocation};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

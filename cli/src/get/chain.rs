@@ -1,7 +1,7 @@
 //! The chain that `coppice get` reads: a canister's, or a copy in a database.
 
 use anyhow::Result;
-use coppice_interface::segments::ID;
+use ic_coppice_interface::segments::ID;
 
 /// The data of a block besides its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]

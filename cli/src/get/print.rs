@@ -193,7 +193,7 @@ mod tests {
     use bitcoin::Network;
     use bitcoin::constants::genesis_block;
     use bitcoin::hashes::Hash;
-    use coppice_interface::segments::{Index, Receipts};
+    use ic_coppice_interface::segments::{Index, Receipts};
 
     fn transaction(whole: Option<Whole>) -> Transaction {
         let genesis = genesis_block(Network::Bitcoin);

@@ -1,7 +1,7 @@
 //! The argument of `coppice get`: a block number, a transaction id, or a key.
 
 use anyhow::{Context, Result, bail, ensure};
-use coppice_interface::segments::{ID, MAX_KEY};
+use ic_coppice_interface::segments::{ID, MAX_KEY};
 
 /// Order of the bytes of ids and hashes, as a user types and reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

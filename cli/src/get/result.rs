@@ -5,7 +5,7 @@ use super::chain::{Chain, Header, Keyed, Page, Place};
 use super::query::{Order, shown_key};
 use crate::verify::hex;
 use anyhow::{Context, Result, anyhow, ensure};
-use coppice_interface::segments::{ID, Index, Receipts};
+use ic_coppice_interface::segments::{ID, Index, Receipts};
 use serde::Serialize;
 use std::ops::Range;
 

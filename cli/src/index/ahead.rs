@@ -9,8 +9,8 @@
 
 use super::header::{Header, Misfit};
 use anyhow::{Result, bail, ensure};
-use coppice_interface::BlockHeader;
-use coppice_interface::seals::{FIRST, Seal, seal};
+use ic_coppice_interface::BlockHeader;
+use ic_coppice_interface::seals::{FIRST, Seal, seal};
 use std::collections::VecDeque;
 
 /// The chain before a block.

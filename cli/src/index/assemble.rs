@@ -4,8 +4,8 @@
 
 use super::header::{Header, Misfit, SEGMENTS};
 use anyhow::{Result, bail, ensure};
-use coppice_interface::seals::Seal;
-use coppice_interface::{ExportChunk, ExportCursor};
+use ic_coppice_interface::seals::Seal;
+use ic_coppice_interface::{ExportChunk, ExportCursor};
 use serde::{Deserialize, Serialize};
 
 /// The block that was stored last.

@@ -12,9 +12,9 @@ use super::schema::INLINE;
 use super::tables::{Tables, Through};
 use crate::verify::hex;
 use anyhow::{Context, Result, bail, ensure};
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::Seal;
-use coppice_interface::segments::{BadSegment, Index, check_receipts, receipts_table_len};
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::Seal;
+use ic_coppice_interface::segments::{BadSegment, Index, check_receipts, receipts_table_len};
 use sha2::{Digest, Sha256};
 
 /// A whole block that is not stored.

@@ -1,8 +1,8 @@
 //! Headers of blocks: they prove the payload, and lead from seal to seal (`docs/design/export.md`).
 
 use anyhow::{Result, bail, ensure};
-use coppice_interface::seals::{Leaf, Seal};
-use coppice_interface::{BlockHeader, ExportChunk};
+use ic_coppice_interface::seals::{Leaf, Seal};
+use ic_coppice_interface::{BlockHeader, ExportChunk};
 use serde::{Deserialize, Serialize};
 
 /// Segments of a block: body, receipts, index.

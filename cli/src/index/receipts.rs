@@ -2,7 +2,7 @@
 
 use super::schema::INLINE;
 use anyhow::{Error, Result, anyhow};
-use coppice_interface::segments::{BadSegment, check_receipts, receipts_table_len};
+use ic_coppice_interface::segments::{BadSegment, check_receipts, receipts_table_len};
 
 /// Divides a receipts segment that comes in parts into receipts. Holds the table of end offsets and one receipt.
 pub(super) struct Splitter {
@@ -78,7 +78,7 @@ fn malformed(bad: BadSegment) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::segments::encode_receipts;
+    use ic_coppice_interface::segments::encode_receipts;
 
     /// Returns the receipts of a segment that comes in parts of `size` bytes.
     fn split(segment: &[u8], transactions: u32, size: usize) -> Result<Vec<Option<Vec<u8>>>> {

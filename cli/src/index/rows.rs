@@ -10,7 +10,7 @@ use super::database::Value;
 use super::receipts::Splitter;
 use super::tables::Tables;
 use anyhow::{Context, Result, ensure};
-use coppice_interface::segments::Index;
+use ic_coppice_interface::segments::Index;
 use std::sync::LazyLock;
 
 /// Stored blocks of a batch, at most.

@@ -7,7 +7,7 @@ use super::origin::{Origin, Payload};
 use super::schema::{self, VERSION};
 use super::tables::{Tables, Through};
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use coppice_interface::seals::Seal;
+use ic_coppice_interface::seals::Seal;
 use serde::{Deserialize, Serialize};
 
 /// The certificate that proved the newest block, as far as later ones are compared with it.

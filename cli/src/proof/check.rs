@@ -2,9 +2,9 @@
 
 use super::format::{Proof, Refused};
 use anyhow::Result;
-use coppice_client::certificate::{self, Vouched};
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::{Seal, seal};
+use ic_coppice_client::certificate::{self, Vouched};
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::{Seal, seal};
 
 /// The facts that a proof proves besides the block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

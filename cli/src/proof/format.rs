@@ -2,7 +2,7 @@
 
 use super::digits::Hex;
 use crate::index::header::Header;
-use coppice_interface::seals::{Leaf, Seal};
+use ic_coppice_interface::seals::{Leaf, Seal};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::{BufReader, Read};

@@ -7,9 +7,9 @@ use crate::index::database::Tx;
 use crate::index::reader::why_missing;
 use crate::report::{blocks, count};
 use anyhow::{Context, Result, bail, ensure};
-use coppice_client::certificate::Vouched;
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::Seal;
+use ic_coppice_client::certificate::Vouched;
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::Seal;
 
 /// Returns the proof of a block. `vouch` reads certificates of the canister; it may leave out the signature, because the root key need not be
 /// known.

@@ -5,8 +5,8 @@ use crate::index::header::{Declared, Header};
 use crate::index::reader::{int, number};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::Seal;
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::Seal;
 
 /// The most rows that memory holds.
 pub const BATCH: i64 = 1_000;

@@ -15,10 +15,10 @@ use crate::index::store::Store;
 use anyhow::{Result, ensure};
 use candid::Principal;
 use cbor4ii::serde::to_vec;
-use coppice_client::certificate::{self, Vouched};
-use coppice_interface::seals::{Seal, seal};
 use ic_certification::hash_tree::{fork, label, leaf};
 use ic_certification::{Certificate, HashTree};
+use ic_coppice_client::certificate::{self, Vouched};
+use ic_coppice_interface::seals::{Seal, seal};
 use std::ops::RangeInclusive;
 
 /// The seal before the oldest block.

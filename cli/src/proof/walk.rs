@@ -9,9 +9,9 @@ use crate::exit::why;
 use crate::index::database::Tx;
 use crate::index::reader::number;
 use anyhow::{Context, Result, bail};
-use coppice_client::certificate::{self, Vouched};
-use coppice_interface::TipCertificate;
-use coppice_interface::seals::{Seal, seal};
+use ic_coppice_client::certificate::{self, Vouched};
+use ic_coppice_interface::TipCertificate;
+use ic_coppice_interface::seals::{Seal, seal};
 use serde::Serialize;
 
 /// A row that is wrong.

@@ -1,6 +1,6 @@
 //! Options of `coppice size`.
 
-use coppice_interface::SIZE_CLASSES;
+use ic_coppice_interface::SIZE_CLASSES;
 
 /// Options of `coppice size`.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,6 +1,6 @@
 //! Stable memory of a chain: the billed bytes, and the least page limit with which the chain reaches its target.
 
-use coppice_interface::WASM_PAGE;
+use ic_coppice_interface::WASM_PAGE;
 
 /// Bytes of stable memory per UTXO record of a transaction with two outputs.
 const RECORD_BYTES: u64 = 500;
@@ -12,7 +12,7 @@ const CELLS: u64 = 2 << 20;
 /// Returns the least page limit with which a chain reaches its target, and as many pages more as the records take.
 pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
     let of_records = (records * RECORD_BYTES).div_ceil(WASM_PAGE);
-    coppice_interface::least_pages(target_bytes, log_class as u32, 0) + of_records
+    ic_coppice_interface::least_pages(target_bytes, log_class as u32, 0) + of_records
 }
 
 /// Returns the stable memory that blocks with these bytes, ids, keys and records need. It grows by a sixteenth at a time, so that the billed

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
-    use coppice_interface::cycles_of_ticks;
+    use ic_coppice_interface::cycles_of_ticks;
 
     /// Nanoseconds of a millisecond.
     const MS: u64 = NS / 1_000;

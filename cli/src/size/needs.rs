@@ -3,7 +3,7 @@
 use super::memory;
 use super::workload::Workload;
 use crate::feed;
-use coppice_interface::{
+use ic_coppice_interface::{
     BLOCK_BYTES, Config, FIRING_CYCLES, PrunePolicy, REFERENCE_BYTES, SAFETY_SECS, UPGRADE_CYCLES,
     cycles_of_a_snapshot, cycles_of_ticks,
 };

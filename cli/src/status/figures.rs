@@ -4,8 +4,8 @@ use super::Seen;
 use super::wrap::COLUMNS;
 use crate::report::count;
 use crate::size::GIB_SECOND;
-use coppice_interface::text::{duration, many};
-use coppice_interface::{PruneStatus, cycles_of_ticks};
+use ic_coppice_interface::text::{duration, many};
+use ic_coppice_interface::{PruneStatus, cycles_of_ticks};
 use indicatif::BinaryBytes;
 
 /// Seconds of a day.
@@ -34,7 +34,7 @@ pub fn lines(seen: &Seen) -> Vec<String> {
         lines.push(line("records", &text));
     }
     if let Some(queue) = &seen.queue {
-        let sum = |of: fn(&coppice_interface::StoreDeletions) -> u64| queue.stores.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&ic_coppice_interface::StoreDeletions) -> u64| queue.stores.iter().map(of).sum::<u64>();
         let text = format!(
             "{}: {} wait, {} leased, {} back off, {} dead",
             many_counted(queue.rows, "external blob"),

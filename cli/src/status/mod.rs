@@ -11,7 +11,7 @@ pub mod wrap;
 use crate::client::{CanisterClient, Client, Wait, is_passing};
 use crate::exit::{Exit, UNREACHABLE};
 use anyhow::Result;
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletionStatus, Config, ExportStatus, Health, PruneStatus, StorageStatus, UtxoPrunerStatus,
 };
 use serde::Serialize;

@@ -6,8 +6,8 @@ use crate::gateway::on_network;
 use crate::report::moment;
 use crate::terminal::printable;
 use anstyle::{AnsiColor, Style};
-use coppice_interface::text::many;
-use coppice_interface::{Problem, ProblemCode, Severity};
+use ic_coppice_interface::text::many;
+use ic_coppice_interface::{Problem, ProblemCode, Severity};
 
 /// Most lines of a page.
 pub const LINES: usize = 24;

@@ -3,7 +3,7 @@
 use super::page::{LINES, page};
 use super::wrap::COLUMNS;
 use super::*;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 const NS: u64 = 1_000_000_000;
 const NOW: u64 = 1_700_000_000 * NS;

@@ -22,8 +22,8 @@ use crate::rules::NetworkRules;
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
-use coppice_client::Error;
-use coppice_interface::{
+use ic_coppice_client::Error;
+use ic_coppice_interface::{
     MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition, UtxoStorage,
 };
 use serde::Serialize;

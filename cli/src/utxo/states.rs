@@ -5,7 +5,7 @@ use crate::verify::hex;
 use anyhow::{Result, anyhow, bail};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Txid};
-use coppice_interface::{Outpoint, SpendStatus, Spender, UtxoGetSpend, UtxoSpendState};
+use ic_coppice_interface::{Outpoint, SpendStatus, Spender, UtxoGetSpend, UtxoSpendState};
 
 /// Maximum number of outputs per query.
 const OUTPOINTS: usize = 5_000;

@@ -4,7 +4,7 @@ use anyhow::{Error, anyhow};
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Txid};
 use candid::Principal;
-use coppice_interface::{Outpoint, UtxoApplyError, UtxoApplyReason, UtxoApplyStop, UtxoSpendError};
+use ic_coppice_interface::{Outpoint, UtxoApplyError, UtxoApplyReason, UtxoApplyStop, UtxoSpendError};
 
 /// A block that is being applied, and the circumstances of the call.
 pub struct BlockToApply<'a> {
@@ -146,7 +146,7 @@ fn text(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use candid::{IDLArgs, Principal};
-    use coppice_interface::{
+    use ic_coppice_interface::{
         KeptTransaction, Outpoint as SpentOutput, Spender, TransactionSource, UtxoCreateBatch, UtxoProcessConflicting,
         UtxoSpendBatch,
     };

@@ -2,7 +2,7 @@
 
 use crate::client::{CanisterClient, Client, Wait};
 use anyhow::{Context, Result};
-use coppice_interface::{UtxoSettings, UtxoStorage};
+use ic_coppice_interface::{UtxoSettings, UtxoStorage};
 
 /// Error for a build of the canister without UTXO records.
 const NO_RECORDS: &str = "this canister keeps no UTXO records: it was built without them (coppice-blocks.wasm)";

@@ -10,7 +10,7 @@ use crate::verify::hex;
 use anyhow::{Result, bail, ensure};
 use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
-use coppice_interface::{FileType, SpendStatus, Spender, UtxoError, UtxoGet, UtxoSpendState};
+use ic_coppice_interface::{FileType, SpendStatus, Spender, UtxoError, UtxoGet, UtxoSpendState};
 use serde::Serialize;
 use std::collections::HashSet;
 

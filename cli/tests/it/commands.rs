@@ -57,8 +57,8 @@ fn json_log_format_reports_the_error_as_json() {
 #[test]
 fn systemd_unit_has_a_valid_command_line_and_timeouts() {
     use clap::Parser;
-    use coppice::blob_worker::times;
-    use coppice::commands::{Cli, Command};
+    use ic_coppice_cli::blob_worker::times;
+    use ic_coppice_cli::commands::{Cli, Command};
     use std::time::Duration;
     let unit = include_str!("../../../deploy/coppice-blob-worker@.service").replace("\\\n", " ");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
@@ -200,7 +200,7 @@ fn serve_prints_its_url_and_ends_by_sigint_or_sigterm() {
     assert!(line["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{line}");
     for (child, signal) in [(&mut child, "-INT"), (&mut json, "-TERM")] {
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(i32::from(coppice::stop::INTERRUPTED)), "{signal}");
+        assert_eq!(child.wait().unwrap().code(), Some(i32::from(ic_coppice_cli::stop::INTERRUPTED)), "{signal}");
     }
 }
 

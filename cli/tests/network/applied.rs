@@ -11,12 +11,12 @@ use bitcoin::Block;
 use bitcoin::consensus::serialize;
 use by_single_calls::Form;
 use candid::Principal;
-use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
-use coppice::ingest::{Plan, feed_to, read};
-use coppice::network::Network;
-use coppice_client::Embedded;
-use coppice_interface::{ConfigChange, Role, UtxoSettingsChange};
 use coppice_testkit::spend_chain::{self, FIRST, MATURITY, MEASURED};
+use ic_coppice_cli::client::{CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_cli::ingest::{Plan, feed_to, read};
+use ic_coppice_cli::network::Network;
+use ic_coppice_client::Embedded;
+use ic_coppice_interface::{ConfigChange, Role, UtxoSettingsChange};
 use std::path::PathBuf;
 use std::time::Duration;
 

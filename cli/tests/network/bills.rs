@@ -4,10 +4,10 @@
 use crate::net::Net;
 use bitcoin::consensus::serialize;
 use candid::Principal;
-use coppice::client::{Client, Wait};
-use coppice::network::Network;
-use coppice_client::Block;
-use coppice_interface::AppendBlock;
+use ic_coppice_cli::client::{Client, Wait};
+use ic_coppice_cli::network::Network;
+use ic_coppice_client::Block;
+use ic_coppice_interface::AppendBlock;
 use sha2::{Digest, Sha256};
 
 /// A list of blocks with its name in the table of `docs/reference/costs.md`, and the largest part of the bill that may be left.
@@ -135,7 +135,7 @@ fn small(number: u64) -> AppendBlock {
 
 /// Returns what a canister pays for blocks that `send` sends, after it has kept a block like them.
 fn bill(net: &Net, canister: Principal, first: &AppendBlock, send: impl FnOnce(&Client<Network>)) -> u128 {
-    let client = coppice::network::NetworkArgs { canister: Some(canister), ..net.args() }.connect().unwrap();
+    let client = ic_coppice_cli::network::NetworkArgs { canister: Some(canister), ..net.args() }.connect().unwrap();
     client.append_block(first).done().unwrap();
     let before = net.host.cycle_balance(canister);
     send(&client);

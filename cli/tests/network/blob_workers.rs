@@ -11,7 +11,7 @@ mod stores;
 
 use crate::net::Net;
 use candid::{CandidType, Principal};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,11 +2,11 @@
 
 use crate::net::Net;
 use candid::{Decode, Encode, Principal};
-use coppice_client::cbor;
-use coppice_host::certificate::{Keys, canisters, real_time};
-use coppice_interface::TipCertificate;
 use ic_agent::hash_tree::{HashTree, LookupResult};
 use ic_agent::{Agent, AgentError, Certificate};
+use ic_coppice_client::cbor;
+use ic_coppice_host::certificate::{Keys, canisters, real_time};
+use ic_coppice_interface::TipCertificate;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

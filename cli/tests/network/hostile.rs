@@ -5,10 +5,10 @@ use crate::bombs::bombs;
 use crate::gateway::Forged;
 use crate::net::Net;
 use crate::running::{Running, json, stderr_of, wait_for};
-use coppice::client::{CanisterClient, Wait};
-use coppice::index::database::Access;
-use coppice::terminal::printable_lines;
-use coppice_interface::*;
+use ic_coppice_cli::client::{CanisterClient, Wait};
+use ic_coppice_cli::index::database::Access;
+use ic_coppice_cli::terminal::printable_lines;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn world() -> (Net, String) {
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     for block in coppice_testkit::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
-        coppice::feed::send(&client, &block).unwrap();
+        ic_coppice_cli::feed::send(&client, &block).unwrap();
     }
     client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
     client.utxo_notify_block(1_000, true).done().unwrap();
@@ -74,14 +74,16 @@ fn bombs_in_two_of_three_queries_are_reported_and_all_work_is_done() {
     let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
     wait_for("the blob is deleted", || !blob.exists());
     let rows = |name: &str| {
-        let origin = coppice::index::origin::Origin {
+        let origin = ic_coppice_cli::index::origin::Origin {
             canister: net.canister.to_string(),
             network: String::new(),
-            payload: coppice::index::origin::Payload::All,
+            payload: ic_coppice_cli::index::origin::Payload::All,
         };
-        let mut store =
-            coppice::index::store::Store::open(Access::volatile(&format!("sqlite://{}", net.path(name))), &origin)
-                .unwrap();
+        let mut store = ic_coppice_cli::index::store::Store::open(
+            Access::volatile(&format!("sqlite://{}", net.path(name))),
+            &origin,
+        )
+        .unwrap();
         store.held().unwrap().blocks
     };
     wait_for("the reader has all blocks", || rows("reading.db") == BLOCKS);

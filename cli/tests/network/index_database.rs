@@ -9,9 +9,9 @@ mod silence;
 
 use crate::net::Net;
 use crate::running::wait_for;
-use coppice::client::{CanisterClient, Wait};
-use coppice_interface::*;
 use coppice_testkit::chain_gen::Generator;
+use ic_coppice_cli::client::{CanisterClient, Wait};
+use ic_coppice_interface::*;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -42,7 +42,7 @@ impl World {
     fn append(&mut self, blocks: usize) {
         let client = self.net.client();
         for block in &self.blocks[self.appended..self.appended + blocks] {
-            coppice::feed::send(&client, block).unwrap();
+            ic_coppice_cli::feed::send(&client, block).unwrap();
         }
         self.appended += blocks;
     }

@@ -3,19 +3,19 @@
 use crate::bombs::bombs;
 use crate::net::Net;
 use anyhow::Result;
-use coppice::client::{Block, Client, Wait};
-use coppice::feed;
-use coppice::index::assemble::cursor_after;
-use coppice::index::database::{Access, Database};
-use coppice::index::engine::Engine;
-use coppice::index::origin::{Origin, Payload};
-use coppice::index::steps::{Event, Onward, Options};
-use coppice::index::store::Store;
-use coppice::index::tables::Tables;
-use coppice::ledger::{Entry, Ledger};
-use coppice::network::Network;
-use coppice_client::Embedded;
-use coppice_interface::{
+use ic_coppice_cli::client::{Block, Client, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::index::assemble::cursor_after;
+use ic_coppice_cli::index::database::{Access, Database};
+use ic_coppice_cli::index::engine::Engine;
+use ic_coppice_cli::index::origin::{Origin, Payload};
+use ic_coppice_cli::index::steps::{Event, Onward, Options};
+use ic_coppice_cli::index::store::Store;
+use ic_coppice_cli::index::tables::Tables;
+use ic_coppice_cli::ledger::{Entry, Ledger};
+use ic_coppice_cli::network::Network;
+use ic_coppice_client::Embedded;
+use ic_coppice_interface::{
     BlockHash, BlockHeader, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, HeaderPage, PrunePolicyArg,
     ReadError, TipCertificate,
 };

@@ -2,11 +2,11 @@
 
 use crate::gateway::Gateway;
 use candid::Principal;
-use coppice::client::Client;
-use coppice::network::{Network, NetworkArgs};
-use coppice_host::Host;
-use coppice_interface::{CanisterArg, InitArg};
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::Client;
+use ic_coppice_cli::network::{Network, NetworkArgs};
+use ic_coppice_host::Host;
+use ic_coppice_interface::{CanisterArg, InitArg};
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn install(host: &Host, init: InitArg) -> Principal {
     let controller = Principal::self_authenticating(b"controller");
     let canister = host.create_canister_with_settings(Some(controller), None);
     host.add_cycles(canister, 10_000_000_000_000_000);
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
     host.install_canister(canister, wasm::of_tests(), arg, Some(controller));
     // Its first timer draws the hash key, so that it is ready.

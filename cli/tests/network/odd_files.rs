@@ -4,8 +4,8 @@
 use crate::net::Net;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Block, Witness};
-use coppice::client::Wait;
-use coppice_interface::{ConfigChange, ReadError, UtxoSettingsChange};
+use ic_coppice_cli::client::Wait;
+use ic_coppice_interface::{ConfigChange, ReadError, UtxoSettingsChange};
 use std::fs;
 use std::path::{Path, PathBuf};
 

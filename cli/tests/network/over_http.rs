@@ -1,11 +1,11 @@
 //! The client over HTTP: the tests that also run on the embedded host and inside a canister.
 
 use crate::net::Net;
-use coppice_client::{CallError, Client, OverHttp, Retry};
 use coppice_client_tests::{NAMES, ROLES, init_arg, run};
-use coppice_interface::Grant;
 use ic_agent::Agent;
 use ic_agent::identity::BasicIdentity;
+use ic_coppice_client::{CallError, Client, OverHttp, Retry};
+use ic_coppice_interface::Grant;
 
 /// Creates a client of a canister behind a gateway, with its own runtime.
 fn over_http(net: &Net) -> (tokio::runtime::Runtime, Client<OverHttp>) {

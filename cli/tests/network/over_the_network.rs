@@ -2,19 +2,19 @@
 
 use crate::net::Net;
 use candid::Principal;
-use coppice::client::{BLOCK_INTERVAL, Block, CanisterClient, Client, Failure, Transport, Wait};
-use coppice::feed;
-use coppice::health::{healthy, settle};
-use coppice::index::database::Access;
-use coppice::index::origin::{Origin, Payload};
-use coppice::ledger::Ledger;
-use coppice::network::{Network, NetworkArgs};
-use coppice::verify::{Depth, verify};
-use coppice_client::certificate::Vouched;
-use coppice_host::Host;
-use coppice_interface::{Exporter, PrunePolicyArg, RemoveExporter, Role};
 use coppice_testkit::chain_gen::Generator;
 use coppice_testkit::random::Random;
+use ic_coppice_cli::client::{BLOCK_INTERVAL, Block, CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::health::{healthy, settle};
+use ic_coppice_cli::index::database::Access;
+use ic_coppice_cli::index::origin::{Origin, Payload};
+use ic_coppice_cli::ledger::Ledger;
+use ic_coppice_cli::network::{Network, NetworkArgs};
+use ic_coppice_cli::verify::{Depth, verify};
+use ic_coppice_client::certificate::Vouched;
+use ic_coppice_host::Host;
+use ic_coppice_interface::{Exporter, PrunePolicyArg, RemoveExporter, Role};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -287,7 +287,7 @@ fn generated_chain_is_indexed_pruned_and_verified_over_the_network() {
     let verified = verify(&client, &ledger, oldest, sample).unwrap();
     assert_eq!((verified.blocks, verified.pruned_blocks), (21, 129));
     let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::Headers };
-    let mut store = coppice::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
+    let mut store = ic_coppice_cli::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), 150);
     client.remove_exporter(&RemoveExporter { name: "indexer".into(), drop_guard: true }).done().unwrap();
     assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty());
@@ -347,7 +347,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     );
     assert!(report["blocks"].as_u64().unwrap() < 60, "the killed runs have stored blocks: {report}");
     let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::All };
-    let mut store = coppice::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
+    let mut store = ic_coppice_cli::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), 60);
     assert_eq!(client.get_export_status().wait().unwrap().exported_before_block, Some(first + 60));
     drop(store);

@@ -1,9 +1,9 @@
 //! `coppice verify`, `prove` and `check-proof` on the copy of a canister's chain, of which the canister has pruned most blocks.
 
 use crate::net::Net;
-use coppice::client::{CanisterClient, Wait};
-use coppice_interface::{Exporter, PrunePolicyArg, ReadError, Role};
 use coppice_testkit::chain_gen::Generator;
+use ic_coppice_cli::client::{CanisterClient, Wait};
+use ic_coppice_interface::{Exporter, PrunePolicyArg, ReadError, Role};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Copied {
         client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
         let blocks: Vec<_> = Generator::new(5, BLOCKS, 1_700_000_000, 15).unwrap().collect();
         for block in &blocks {
-            coppice::feed::send(&client, block).unwrap();
+            ic_coppice_cli::feed::send(&client, block).unwrap();
         }
         let copied = net.run(&["index", "--until-caught-up", "--database", &net.database()]);
         assert!(copied.status.success(), "{}", stderr_of(&copied));

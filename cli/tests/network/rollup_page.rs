@@ -2,13 +2,13 @@
 //! chain. The commands are the page's own, run by a shell.
 
 use crate::first_deployment::icp;
-use coppice::client::{Client, Wait};
-use coppice::gateway::Gateway;
-use coppice_interface::ReadError;
 use coppice_testkit::api;
 use coppice_testkit::demonstration::Demonstration;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::replica::Replica;
+use ic_coppice_cli::client::{Client, Wait};
+use ic_coppice_cli::gateway::Gateway;
+use ic_coppice_interface::ReadError;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn commands_of_the_page_find_pruned_payments_in_the_database() {
     assert_eq!(serving, options);
     let me = shell("icp identity principal --identity me").trim().parse().unwrap();
 
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(rollup()).unwrap());
     api::allow(&client, &[me]).unwrap();
     assert!(calls.contains(&client.transport().canister().to_text()));

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
-use coppice::http_server::{Request, Server};
+use ic_coppice_cli::http_server::{Request, Server};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -3,7 +3,7 @@ use candid::types::internal::TypeContainer;
 use candid::types::{Label, Type, TypeEnv, TypeInner};
 use candid::utils::decode_args_with_config_debug;
 use candid::{CandidType, Principal};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde::Deserialize;
 use serde_bytes::ByteBuf;
 use std::time::{Duration, Instant};

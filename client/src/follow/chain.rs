@@ -2,7 +2,7 @@
 
 use super::FollowError;
 use crate::Cause;
-use coppice_interface::{AppendBlock, BlockHash};
+use ic_coppice_interface::{AppendBlock, BlockHash};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

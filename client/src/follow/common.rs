@@ -2,7 +2,7 @@
 
 use super::{Chain, FollowError};
 use crate::{Client, Error, Transport};
-use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BlockId, ReadError};
+use ic_coppice_interface::{AppendBlock, BlockHash, BlockHeader, BlockId, ReadError};
 
 /// Headers in the first search below the head. Most reorgs are less deep.
 const FEW: u64 = 16;

@@ -1,7 +1,7 @@
 //! The reason why following a chain ends.
 
 use crate::{Cause, Error, Retry};
-use coppice_interface::{HeldBy, ReadError, RollbackError, UploadError};
+use ic_coppice_interface::{HeldBy, ReadError, RollbackError, UploadError};
 
 /// The reason why [`follow`](crate::Client::follow) ended. Blocks appended until then stay appended.
 #[derive(Debug, thiserror::Error)]

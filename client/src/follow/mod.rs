@@ -10,7 +10,7 @@ pub use chain::{Chain, Pause};
 pub use error::FollowError;
 
 use crate::{Client, Error, Retry, Room, Transport, Unsent};
-use coppice_interface::{AppendBlock, BlockId, ReadError};
+use ic_coppice_interface::{AppendBlock, BlockId, ReadError};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{Script, block_on};
 use crate::{Block, CallError, Cause, Failure};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::cell::{Cell, RefCell};
 
 /// Returns the hash of block `number` of a branch.

@@ -11,12 +11,12 @@ use crate::index::Extra;
 use crate::node::{Node, Stopped};
 use anyhow::{Result, anyhow};
 use chain::NodeChain;
-use coppice::exit::{Exit, WRONG_LINE};
-use coppice::network::{Network, NetworkArgs};
-use coppice::stop::Stop;
-use coppice::terminal::{Level, stderr};
-use coppice_client::{Client, Error, FollowError};
-use coppice_interface::{ReadError, RollbackError};
+use ic_coppice_cli::exit::{Exit, WRONG_LINE};
+use ic_coppice_cli::network::{Network, NetworkArgs};
+use ic_coppice_cli::stop::Stop;
+use ic_coppice_cli::terminal::{Level, stderr};
+use ic_coppice_client::{Client, Error, FollowError};
+use ic_coppice_interface::{ReadError, RollbackError};
 use pollster::block_on;
 use std::time::Duration;
 use url::Url;
@@ -160,8 +160,8 @@ fn advised(error: FollowError) -> anyhow::Error {
     let error = anyhow!(error);
     match advice {
         Some(advice) => {
-            let why = coppice::exit::why(&error);
-            Exit::error(coppice::exit::REFUSED, format!("{why}; {advice}"))
+            let why = ic_coppice_cli::exit::why(&error);
+            Exit::error(ic_coppice_cli::exit::REFUSED, format!("{why}; {advice}"))
         }
         None => error,
     }

@@ -3,7 +3,7 @@
 use crate::Wrong;
 use crate::answer::quantity;
 use crate::source::Failure;
-use coppice::exit::why;
+use ic_coppice_cli::exit::why;
 use jsonrpsee::types::ErrorObjectOwned;
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;

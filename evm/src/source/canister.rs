@@ -7,10 +7,10 @@ use alloy_consensus::Header;
 use alloy_primitives::B256;
 use alloy_rlp::Decodable as _;
 use anyhow::{Context as _, Result, anyhow, ensure};
-use coppice_client::certificate::{self, Certified};
-use coppice_client::command::{CanisterClient, Wait};
-use coppice_client::{Client, Error, HeaderPager};
-use coppice_interface::{KeyCursor, KeyError, ReadError};
+use ic_coppice_client::certificate::{self, Certified};
+use ic_coppice_client::command::{CanisterClient, Wait};
+use ic_coppice_client::{Client, Error, HeaderPager};
+use ic_coppice_interface::{KeyCursor, KeyError, ReadError};
 use pollster::block_on;
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
@@ -113,7 +113,7 @@ impl<T: CanisterClient + Send> Canister<T> {
         Ok(())
     }
 
-    fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<coppice_interface::BlockHeader>> {
+    fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<ic_coppice_interface::BlockHeader>> {
         let (mut pager, mut headers) = (HeaderPager::new(*range.start(), *range.end()), Vec::new());
         while let Some(page) = block_on(pager.next(&self.client)).map_err(|error| anyhow!(error))? {
             headers.extend(page);

@@ -5,9 +5,9 @@ use crate::{Block, Wrong};
 use alloy_consensus::Header;
 use alloy_primitives::B256;
 use anyhow::{Context as _, Result, anyhow, ensure};
-use coppice::index::database::{Row, Tx, Value};
-use coppice::index::reader::{int, number, read, why_missing};
-use coppice_interface::segments::MAX_BLOCK;
+use ic_coppice_cli::index::database::{Row, Tx, Value};
+use ic_coppice_cli::index::reader::{int, number, read, why_missing};
+use ic_coppice_interface::segments::MAX_BLOCK;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

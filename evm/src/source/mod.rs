@@ -10,7 +10,7 @@ use crate::{Block, Wrong};
 use alloy_consensus::Header;
 use alloy_primitives::B256;
 use anyhow::anyhow;
-use coppice_interface::segments::Receipts;
+use ic_coppice_interface::segments::Receipts;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@
 
 use alloy_primitives::B256;
 use anyhow::{Context as _, Result, ensure};
-use coppice::index::header::Header;
-use coppice_client::certificate::Kept;
-use coppice_interface::BlockHeader;
-use coppice_interface::seals::{Seal, seal};
+use ic_coppice_cli::index::header::Header;
+use ic_coppice_client::certificate::Kept;
+use ic_coppice_interface::BlockHeader;
+use ic_coppice_interface::seals::{Seal, seal};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 

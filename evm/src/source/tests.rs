@@ -8,15 +8,15 @@ use crate::testing::with_blobs;
 use alloy_primitives::{Address, B256};
 use anyhow::Result;
 use candid::{Decode, Encode, Principal};
-use coppice::index::header::Header;
-use coppice_client::certificate::Vouched;
-use coppice_client::command::CanisterClient;
-use coppice_client::{Client, Failure as Unanswered, Transport};
-use coppice_interface::seals::{FIRST, Seal, seal};
-use coppice_interface::{AppendBlock, BlockHeader, BySegment, HeaderPage, KeyPage, KeyTransaction, ReadError};
-use coppice_interface::{KeyError, Role, SegmentPart, TipCertificate, TransactionLocation};
 use ic_certification::HashTree;
 use ic_certification::hash_tree::{fork, label, leaf};
+use ic_coppice_cli::index::header::Header;
+use ic_coppice_client::certificate::Vouched;
+use ic_coppice_client::command::CanisterClient;
+use ic_coppice_client::{Client, Failure as Unanswered, Transport};
+use ic_coppice_interface::seals::{FIRST, Seal, seal};
+use ic_coppice_interface::{AppendBlock, BlockHeader, BySegment, HeaderPage, KeyPage, KeyTransaction, ReadError};
+use ic_coppice_interface::{KeyError, Role, SegmentPart, TipCertificate, TransactionLocation};
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -107,7 +107,7 @@ impl Kept {
                 Encode!(&page).unwrap()
             }
             "get_block" => {
-                let block = self.get(Decode!(arg, u64).unwrap()).map(|(header, block)| coppice_interface::Block {
+                let block = self.get(Decode!(arg, u64).unwrap()).map(|(header, block)| ic_coppice_interface::Block {
                     header: header.clone(),
                     body: block.body.clone(),
                     receipts: block.receipts.clone(),
@@ -136,7 +136,7 @@ impl Kept {
                 Encode!(&found).unwrap()
             }
             "find_by_index_key" => {
-                let key = Decode!(arg, ByteBuf, Option<coppice_interface::KeyCursor>, u32).unwrap().0;
+                let key = Decode!(arg, ByteBuf, Option<ic_coppice_interface::KeyCursor>, u32).unwrap().0;
                 let has = |block: &AppendBlock| block.index.windows(key.len()).any(|some| some == key.as_slice());
                 let found =
                     self.blocks.iter().rev().filter(|(header, block)| header.number >= self.first && has(block));

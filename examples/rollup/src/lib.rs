@@ -14,12 +14,12 @@ mod ledger;
 
 use account::Account;
 use candid::{CandidType, Principal};
-use coppice_client::Block;
 use ic_cdk::{init, inspect_message, post_upgrade, pre_upgrade, query, update};
 use ic_coppice::interface::{
     AppendError, ConfigChange, HttpRequest, HttpResponse, InitArg, PrunePolicyArg, ReadError, TipCertificate,
 };
 use ic_coppice::{Coppice, Inspected, canister_arg};
+use ic_coppice_client::Block;
 use ledger::{BALANCES, Ledger, Payment};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

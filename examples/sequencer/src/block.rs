@@ -2,8 +2,8 @@
 //! sender as the secondary key; its receipt is the time at which it was accepted, and the sender.
 
 use crate::queue::{LENGTH, Sealed, Waiting};
-use coppice_client::Block;
-use coppice_interface::AppendBlock;
+use ic_coppice_client::Block;
+use ic_coppice_interface::AppendBlock;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

@@ -13,9 +13,9 @@ mod queue;
 
 use block::{seal, split};
 use candid::{CandidType, Principal};
-use coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry};
-use coppice_interface::{HeldBy, ReadError};
 use ic_cdk::{init, post_upgrade, query, update};
+use ic_coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry};
+use ic_coppice_interface::{HeldBy, ReadError};
 pub use queue::Accepted;
 use queue::{Queue, Waiting};
 use serde::{Deserialize, Serialize};

@@ -5,9 +5,9 @@ mod shelf;
 pub use shelf::{KEPT, Memory, Shelf};
 
 use candid::Principal;
-use coppice_storage::Ic;
 use ic_cdk::call::Call;
 use ic_cdk::{init, post_upgrade, query, update};
+use ic_coppice_storage::Ic;
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 

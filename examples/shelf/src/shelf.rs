@@ -10,12 +10,12 @@
 //! begins, and each document does one slice of it. Two names with one hash replace each other, as one pair in 2^64 does. Callers choose
 //! names, so names are hashed under a secret key, which is set before the first document.
 
-use coppice_storage::arena::{Arena, Owner, Shares};
-use coppice_storage::blob::{BlobPtr, BlobStore};
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::table::HashTable;
-use coppice_storage::{HashKey, KEY, Meter, Platform, Space, Terms};
+use ic_coppice_storage::arena::{Arena, Owner, Shares};
+use ic_coppice_storage::blob::{BlobPtr, BlobStore};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::table::HashTable;
+use ic_coppice_storage::{HashKey, KEY, Meter, Platform, Space, Terms};
 use serde::{Deserialize, Serialize};
 
 /// Documents that are kept.
@@ -149,7 +149,7 @@ impl<P: Platform> Shelf<P> {
             entries: self.index.stats().entries,
             documents: self.arena.kept_bytes(DOCUMENTS),
             index: self.arena.kept_bytes(NAMES),
-            billed: self.arena.billed_pages() * coppice_storage::WASM_PAGE,
+            billed: self.arena.billed_pages() * ic_coppice_storage::WASM_PAGE,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Calls from outside and between canisters, and their answers.
 
 use crate::common::*;
-use coppice_host::{ErrorCode, Kind, Limits, RejectCode, largest_argument};
+use ic_coppice_host::{ErrorCode, Kind, Limits, RejectCode, largest_argument};
 
-fn kinds(host: &coppice_host::Host) -> Vec<Kind> {
+fn kinds(host: &ic_coppice_host::Host) -> Vec<Kind> {
     let executions = host.take_executions().into_iter().map(|execution| execution.kind);
     executions.filter(|kind| *kind != Kind::InspectMessage).collect()
 }
@@ -21,7 +21,7 @@ fn reply_reject_or_no_reply_is_returned() {
     assert_eq!(reject.error_code.to_string(), "IC0536");
     assert!(reject.reject_message.contains("Canister has no update method 'nothing'"), "{reject}");
     assert_eq!(code(query(&host, canister, "bump", &[])), ErrorCode::CanisterMethodNotFound);
-    let missing = coppice_host::Principal::management_canister();
+    let missing = ic_coppice_host::Principal::management_canister();
     assert_eq!(code(update(&host, missing, "bump", &[])), ErrorCode::CanisterNotFound);
     let reject = query(&host, canister, "forbidden", &[]).unwrap_err();
     assert_eq!(reject.error_code, ErrorCode::CanisterContractViolation);
@@ -84,7 +84,7 @@ fn failed_calls_reach_the_reject_callback() {
     assert!(String::from_utf8_lossy(&reply[16..]).contains("'boom'"));
     assert_eq!(state(&host, canister), bumped(0));
     // A canister that doesn't exist, and one that is stopped.
-    let missing = coppice_host::Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 99, 1, 1]);
+    let missing = ic_coppice_host::Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 99, 1, 1]);
     let reply = host.update_call(canister, ANYONE, "call_callee", missing.as_slice().to_vec()).unwrap();
     assert_eq!(numbers(&reply[..16]), [42, 3]);
     let other = host.create_canister();

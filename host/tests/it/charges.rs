@@ -1,7 +1,7 @@
 //! Charges at the end of a message, for the heap pages that it changed.
 
 use crate::common::*;
-use coppice_host::{Execution, Host, Kind, Limits, Outcome};
+use ic_coppice_host::{Execution, Host, Kind, Limits, Outcome};
 
 fn last(host: &Host) -> Execution {
     host.last_execution().expect("there was an execution")

@@ -1,7 +1,7 @@
 //! Calls that wait for a bounded time.
 
 use crate::common::*;
-use coppice_host::{Host, MessageId, Principal};
+use ic_coppice_host::{Host, MessageId, Principal};
 use std::time::Duration;
 
 const SYS_UNKNOWN: u64 = 6;

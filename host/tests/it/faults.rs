@@ -1,7 +1,7 @@
 //! Tests of every fault that can be injected.
 
 use crate::common::*;
-use coppice_host::{ErrorCode, Host, INJECTED_FAULT, Kind, Outcome, TrapPoint};
+use ic_coppice_host::{ErrorCode, Host, INJECTED_FAULT, Kind, Outcome, TrapPoint};
 
 fn is_injected(host: &Host) -> bool {
     match host.last_execution().unwrap().outcome {

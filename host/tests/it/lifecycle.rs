@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::common::*;
-use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Principal, Status};
+use ic_coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Principal, Status};
 
 const PRE_UPGRADE_TRAPS: &str = r#"(func (export "canister_pre_upgrade") (call $do_bump) (call $boom))"#;
 const POST_UPGRADE_TRAPS: &str = r#"(func (export "canister_post_upgrade") (call $do_bump) (call $boom))"#;
@@ -149,7 +149,7 @@ fn timer_that_traps_is_unset() {
     assert!(host.step());
     let execution = host.last_execution().unwrap();
     assert_eq!(execution.kind, Kind::Timer);
-    assert_ne!(execution.outcome, coppice_host::Outcome::Completed);
+    assert_ne!(execution.outcome, ic_coppice_host::Outcome::Completed);
     assert!(!host.step());
     assert_eq!(host.canister_status(canister, None).unwrap().global_timer, 0);
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use coppice_host::{Host, Principal};
+use ic_coppice_host::{Host, Principal};
 
 /// A loop's method, its arguments and the server's answer, in the order of measurement.
 type Figure = (&'static str, Vec<u64>, u64);

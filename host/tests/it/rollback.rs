@@ -1,7 +1,7 @@
 //! Rollback: a trap undoes everything, a query's changes are discarded, and growth can be refused.
 
 use crate::common::*;
-use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Outcome};
+use ic_coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Outcome};
 
 #[test]
 fn updates_change_heap_globals_and_stable_memory() {

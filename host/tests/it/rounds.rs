@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
-use coppice_host::{Completed, Host, Kind, Limits, MessageId, Principal, Round};
+use ic_coppice_host::{Completed, Host, Kind, Limits, MessageId, Principal, Round};
 
 /// Submits a `spin` of `turns` turns.
 fn spin(host: &Host, canister: Principal, turns: u64) -> MessageId {
@@ -206,11 +206,11 @@ fn refused_and_trapped_calls_are_reported_as_completed() {
     host.stop_canister(canister, None).unwrap();
     let round = host.run_round();
     assert_eq!((ids(&round), round.instructions, round.pages), (vec![bump, trap], 0, 0));
-    assert_eq!(code(host.await_call(bump)), coppice_host::ErrorCode::CanisterStopped);
+    assert_eq!(code(host.await_call(bump)), ic_coppice_host::ErrorCode::CanisterStopped);
     host.start_canister(canister, None).unwrap();
     let trap = host.submit_call(canister, ANYONE, "bump_trap", vec![]).unwrap();
     assert_eq!(ids(&host.run_round()), [trap]);
-    assert_eq!(code(host.await_call(trap)), coppice_host::ErrorCode::CanisterCalledTrap);
+    assert_eq!(code(host.await_call(trap)), ic_coppice_host::ErrorCode::CanisterCalledTrap);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
-use coppice_host::{CanisterSettings, CanisterStatus, ErrorCode, Host, Principal};
+use ic_coppice_host::{CanisterSettings, CanisterStatus, ErrorCode, Host, Principal};
 
 #[test]
 fn loading_a_snapshot_restores_code_and_data() {

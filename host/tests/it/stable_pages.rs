@@ -2,7 +2,7 @@
 //! charge other prices.
 
 use crate::common::*;
-use coppice_host::{ErrorCode, Host, Kind, Limits, Principal, StablePagePrices};
+use ic_coppice_host::{ErrorCode, Host, Kind, Limits, Principal, StablePagePrices};
 
 const READ: u64 = 0;
 const WRITE: u64 = 1;

@@ -1,7 +1,7 @@
 //! Vector operators cost what the platform charges for them.
 
 use crate::common::*;
-use coppice_host::Host;
+use ic_coppice_host::Host;
 
 /// Returns the instructions of an update whose body is this text.
 fn instructions(body: &str) -> u64 {

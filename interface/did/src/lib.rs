@@ -8,8 +8,8 @@ pub mod print;
 pub mod sources;
 pub mod tables;
 
-use coppice_interface::Role;
-use coppice_interface::methods::OF_RECORDS;
+use ic_coppice_interface::Role;
+use ic_coppice_interface::methods::OF_RECORDS;
 use methods::Method;
 use print::Printer;
 use sources::Types;

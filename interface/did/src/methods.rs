@@ -1,8 +1,8 @@
 //! Methods of the interface as they are declared, with their types as Rust text.
 
 use anyhow::Context;
-use coppice_interface::Role;
-use coppice_interface::methods::TABLE;
+use ic_coppice_interface::Role;
+use ic_coppice_interface::methods::TABLE;
 
 /// A declared method.
 pub struct Method {
@@ -45,7 +45,7 @@ macro_rules! declared {
         }),*),*];
     };
 }
-coppice_interface::methods!(declared);
+ic_coppice_interface::methods!(declared);
 
 /// Returns all methods in the order of their declaration.
 ///
@@ -53,7 +53,7 @@ coppice_interface::methods!(declared);
 /// A declared type is not Rust.
 pub fn all() -> anyhow::Result<Vec<Method>> {
     let parse = |text: &str| syn::parse_str::<syn::Type>(text).with_context(|| format!("the type {text}"));
-    let method = |(of, entry): (&Declared, &coppice_interface::methods::Method)| {
+    let method = |(of, entry): (&Declared, &ic_coppice_interface::methods::Method)| {
         anyhow::ensure!(of.name == entry.name, "{} stands where the table has {}", of.name, entry.name);
         Ok(Method {
             area: entry.area,

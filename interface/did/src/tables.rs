@@ -4,7 +4,7 @@
 
 use candid::CandidType;
 use candid::ser::TypeSerialize;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The file with the constants, from the root of the checkout.

@@ -2,7 +2,7 @@
 
 use crate::error::BadArgument;
 use crate::settings::{ConfigError, settings};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use thiserror::Error;
 
 /// Most ops of a prune message. The pages that a message changes are bounded apart from its ops (`docs/design/pruning.md`).

@@ -8,7 +8,7 @@ use super::blocks::PruneProgress;
 use crate::Txid;
 use crate::error::{BadArgument, BadHeight};
 use crate::settings::ConfigError;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use thiserror::Error;
 
 /// The state of the block assembly.

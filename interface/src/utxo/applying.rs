@@ -3,7 +3,7 @@
 use super::{Outpoint, UtxoCreateError, UtxoSpendError};
 use crate::error::{BadHeight, NoMemory};
 use crate::{BlockHash, Txid};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use thiserror::Error;
 
 /// Treatment of an input whose parent has no record.

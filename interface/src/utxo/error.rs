@@ -4,7 +4,7 @@
 use super::{BlockRef, ExternalStore, Spender};
 use crate::UtxoHash;
 use crate::error::{BadArgument, BadHeight, NoMemory, NotReady};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use std::fmt;
 use thiserror::Error;
 

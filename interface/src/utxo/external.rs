@@ -1,6 +1,6 @@
 //! External blobs that contain transactions, and their stores.
 
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// An external blob, as the deletion queue names it.

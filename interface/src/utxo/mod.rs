@@ -19,7 +19,7 @@ pub use transaction::*;
 pub use write::*;
 
 use crate::Txid;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// The largest block height, small enough that its sum with a number of blocks fits 32 bits.
 pub const MAX_HEIGHT: u32 = u32::MAX / 2;

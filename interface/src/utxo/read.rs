@@ -2,7 +2,7 @@
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace, UtxoApplyPosition};
 use crate::{Txid, UtxoHash};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 
 /// The part of a record to return.

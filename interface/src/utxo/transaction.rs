@@ -4,7 +4,7 @@ use super::super::UploadProgress;
 use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};
 use crate::{BlobPtr, Txid, UtxoHash};
 use candid::Principal;
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 

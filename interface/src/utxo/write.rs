@@ -2,7 +2,7 @@
 
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use crate::{Txid, UtxoHash};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// An output to spend, with its hash and its spender's input.
 #[candid_type]

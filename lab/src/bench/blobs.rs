@@ -4,7 +4,7 @@ use super::figure::{Figure, Row};
 use super::subject::{Bench, Each, Subject};
 use super::utxo;
 use anyhow::{Context, Result, ensure};
-use coppice_host::{Checkpoint, Kind};
+use ic_coppice_host::{Checkpoint, Kind};
 
 const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
 const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];

@@ -3,8 +3,8 @@
 use super::figure::{Figure, Row, of};
 use super::messages::INSIDE;
 use anyhow::{Context, Result, ensure};
-use coppice::report::count;
-use coppice::size::{DAY, GIB_SECOND, SWEEP, Size};
+use ic_coppice_cli::report::count;
+use ic_coppice_cli::size::{DAY, GIB_SECOND, SWEEP, Size};
 use std::fmt::Write;
 
 /// Numbers of index entries and UTXO records at which operations are compared: the largest ones measured.

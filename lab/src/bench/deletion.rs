@@ -7,8 +7,8 @@ use super::subject::{Bench, Each, Subject};
 use super::utxo;
 use anyhow::{Context, Result, bail, ensure};
 use candid::Encode;
-use coppice_host::{Execution, Kind};
-use coppice_interface::*;
+use ic_coppice_host::{Execution, Kind};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 

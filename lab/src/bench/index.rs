@@ -5,8 +5,8 @@ use super::figure::{Figure, Row, Whole};
 use super::subject::{Bench, Each, IDS, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::Encode;
-use coppice_host::{Checkpoint, Execution};
-use coppice_interface::{ReadError, TransactionLocation};
+use ic_coppice_host::{Checkpoint, Execution};
+use ic_coppice_interface::{ReadError, TransactionLocation};
 use serde_bytes::ByteBuf;
 
 const NUMBERS: [u64; 3] = [10_000, 100_000, 1_000_000];

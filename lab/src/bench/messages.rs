@@ -4,9 +4,9 @@ use super::figure::{Figure, Row};
 use super::subject::{Bench, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
-use coppice_client::Block;
-use coppice_host::{Execution, Kind, largest_argument};
-use coppice_interface::*;
+use ic_coppice_client::Block;
+use ic_coppice_host::{Execution, Kind, largest_argument};
+use ic_coppice_interface::*;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 

@@ -23,8 +23,8 @@ mod sweep;
 mod utxo;
 
 use anyhow::{Context, Result, bail};
-use coppice::{say, terminal};
 use figure::Row;
+use ic_coppice_cli::{say, terminal};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, mpsc};

@@ -4,7 +4,7 @@ use super::figure::Figure;
 use super::subject::{Bench, BenchArg, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 

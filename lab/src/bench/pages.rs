@@ -6,7 +6,7 @@ use super::comparison;
 use super::figure::{Row, of};
 use crate::figures_in_pages;
 use anyhow::{Result, bail, ensure};
-use coppice::report::count;
+use ic_coppice_cli::report::count;
 use std::fmt::Write;
 use std::path::Path;
 

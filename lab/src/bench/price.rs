@@ -1,6 +1,6 @@
 //! Prices of stable memory pages.
 
-use coppice_host::{Limits, StablePagePrices};
+use ic_coppice_host::{Limits, StablePagePrices};
 
 /// The platform whose page prices apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

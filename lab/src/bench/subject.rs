@@ -6,8 +6,8 @@ use super::price::Price;
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Decode, Encode, Principal, encode_args};
-use coppice::say;
-use coppice_host::{Checkpoint, Execution, Host, Kind, Totals};
+use ic_coppice_cli::say;
+use ic_coppice_host::{Checkpoint, Execution, Host, Kind, Totals};
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
 
@@ -53,7 +53,7 @@ impl Bench {
         let operator = Principal::self_authenticating(b"bench");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
-        let arg = Encode!(&None::<coppice_interface::CanisterArg>)?;
+        let arg = Encode!(&None::<ic_coppice_interface::CanisterArg>)?;
         let wasm = subject.wasm.to_vec();
         host.try_install_canister(canister, wasm.clone(), arg, Some(operator))
             .context("cannot install the bench wasm")?;

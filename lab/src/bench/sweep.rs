@@ -11,8 +11,8 @@ use super::figure::Figure;
 use super::subject::{Bench, BenchArg, Each, IDS, Subject};
 use anyhow::{Result, bail, ensure};
 use candid::Encode;
-use coppice_host::{Execution, Outcome, Totals};
-use coppice_interface::*;
+use ic_coppice_host::{Execution, Outcome, Totals};
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 /// Entries of the index.

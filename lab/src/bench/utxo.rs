@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
 use candid::{CandidType, Encode};
-use coppice::utxo::set::utxo_hash;
-use coppice_host::{Checkpoint, Execution};
-use coppice_interface::{
+use ic_coppice_cli::utxo::set::utxo_hash;
+use ic_coppice_host::{Checkpoint, Execution};
+use ic_coppice_interface::{
     AppendBlock, AppendError, Batch, Grant, MinedTransaction, MissingParents, RefusedSpend, Role, RoleError, Spend,
     TransactionSource, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoCreate, UtxoCreateBatch,
     UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
@@ -235,7 +235,7 @@ fn block_of(number: u64, transactions: &[Transaction]) -> AppendBlock {
     body.extend(consensus::serialize(&bitcoin::VarInt(u64::from(count))));
     transactions.iter().for_each(|transaction| body.extend(consensus::serialize(transaction)));
     let hash = |number: u64| number.to_le_bytes();
-    let block = coppice_client::Block::new(number, hash(number + 1), hash(number), number).body(body);
+    let block = ic_coppice_client::Block::new(number, hash(number + 1), hash(number), number).body(body);
     let id = |transaction: &Transaction| transaction.compute_txid().to_byte_array();
     let block = transactions.iter().fold(block, |block, transaction| block.transaction(id(transaction), None, &[]));
     block.seal().expect("a block of the bench is small")
@@ -255,7 +255,7 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
     let batch = UtxoCreateBatch { height: 1, items: vec![record] };
     let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?, ToString::to_string)?;
     let output = OutPoint::new(transaction.compute_txid(), 0);
-    let txid = coppice_interface::Txid::from(output.txid.to_byte_array());
+    let txid = ic_coppice_interface::Txid::from(output.txid.to_byte_array());
     let items = vec![MinedTransaction { txid: txid.clone(), subtree: 0 }];
     let batch =
         UtxoSetMinedBatch { height: 1, block_id: 1, block_height: 1, on_longest_chain: true, unset: false, items };

@@ -159,7 +159,7 @@ fn transaction(input: Vec<TxIn>, output: Vec<TxOut>) -> Transaction {
 mod tests {
     use super::super::plan::MATURITY;
     use super::*;
-    use coppice::utxo::set::is_utxo;
+    use ic_coppice_cli::utxo::set::is_utxo;
     use std::collections::{HashMap, HashSet};
 
     fn chain(seed: u64, blocks: u32) -> Vec<Vec<Made>> {

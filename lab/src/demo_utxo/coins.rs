@@ -2,8 +2,8 @@
 
 use super::plan::MATURITY;
 use bitcoin::{OutPoint, Transaction, TxOut, Txid};
-use coppice::utxo::set::is_utxo;
 use coppice_testkit::random::Random;
+use ic_coppice_cli::utxo::set::is_utxo;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// An output, with its value and script.

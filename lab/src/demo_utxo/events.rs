@@ -6,11 +6,11 @@ use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
 use anyhow::{Context, Result, bail, ensure};
-use coppice::client::{CanisterClient, Wait, told};
-use coppice::report::count;
-use coppice::utxo;
-use coppice_interface::*;
 use coppice_testkit::single_calls;
+use ic_coppice_cli::client::{CanisterClient, Wait, told};
+use ic_coppice_cli::report::count;
+use ic_coppice_cli::utxo;
+use ic_coppice_interface::*;
 
 /// Instructions of a tick while a run must be interrupted: enough for one record.
 const FEW_INSTRUCTIONS: u64 = 1;

@@ -10,13 +10,13 @@ use bitcoin::block::{Header, Version};
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
 use bitcoin::{BlockHash, CompactTarget, Transaction, TxMerkleNode, TxOut, Txid};
-use coppice::client::{BLOCK_INTERVAL, CanisterClient, Wait};
-use coppice::feed;
-use coppice_interface::{
-    MissingParents, Spend, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoHash,
-};
 use coppice_testkit::encodings;
 use coppice_testkit::single_calls::{self, Block, NewRecord, Outcome};
+use ic_coppice_cli::client::{BLOCK_INTERVAL, CanisterClient, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_interface::{
+    MissingParents, Spend, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoHash,
+};
 use std::collections::HashSet;
 
 /// One transaction in this many is seen before its block, and has a record then.
@@ -232,8 +232,8 @@ impl<C: CanisterClient> Story<'_, C> {
     }
 
     /// Returns a transaction's id as an argument.
-    pub fn key(&self, id: Id) -> coppice_interface::Txid {
-        coppice_interface::Txid::from(self.txid(id).to_byte_array())
+    pub fn key(&self, id: Id) -> ic_coppice_interface::Txid {
+        ic_coppice_interface::Txid::from(self.txid(id).to_byte_array())
     }
 
     /// Returns one of the two transactions that were set aside.

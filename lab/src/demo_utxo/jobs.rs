@@ -3,8 +3,8 @@
 use super::report::JobFigures;
 use super::story::Story;
 use anyhow::{Result, bail, ensure};
-use coppice::client::{CanisterClient, Wait};
-use coppice_interface::*;
+use ic_coppice_cli::client::{CanisterClient, Wait};
+use ic_coppice_interface::*;
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -5,9 +5,9 @@ use super::blocks::Made;
 use super::plan::{MATURITY, Plan};
 use anyhow::{Context, Result, ensure};
 use bitcoin::{OutPoint, Txid};
-use coppice::utxo::set::{UtxoHash, is_utxo, utxo_hash};
-use coppice_interface::UtxoPrunerPhase;
 use coppice_testkit::single_calls::Block;
+use ic_coppice_cli::utxo::set::{UtxoHash, is_utxo, utxo_hash};
+use ic_coppice_interface::UtxoPrunerPhase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The index of a transaction in the ledger.

@@ -5,7 +5,7 @@ use super::verify::Verified;
 use crate::costs::UtxoInstructions;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use coppice::report::{Report, bytes, count};
+use ic_coppice_cli::report::{Report, bytes, count};
 use serde::Serialize;
 
 /// An event of the story.

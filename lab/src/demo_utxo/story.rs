@@ -11,12 +11,12 @@ use super::report::Row;
 use super::verify::verify;
 use anyhow::{Context, Result, bail};
 use bitcoin::BlockHash;
-use coppice::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
-use coppice::progress::Progress;
-use coppice::report::count;
-use coppice::utxo;
-use coppice_interface::UtxoPrunerSettings;
 use coppice_testkit::single_calls::Block;
+use ic_coppice_cli::client::{BLOCK_INTERVAL, CanisterClient, Client, Wait};
+use ic_coppice_cli::progress::Progress;
+use ic_coppice_cli::report::count;
+use ic_coppice_cli::utxo;
+use ic_coppice_interface::UtxoPrunerSettings;
 
 /// Number of regular rows, which report only the chain's growth.
 const REGULAR: u32 = 10;

@@ -4,9 +4,9 @@ use super::ledger::{Entry, Id, Ledger};
 use anyhow::{Result, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Txid};
-use coppice::client::{CanisterClient, Client, Wait};
-use coppice::utxo::states::states;
-use coppice_interface::*;
+use ic_coppice_cli::client::{CanisterClient, Client, Wait};
+use ic_coppice_cli::utxo::states::states;
+use ic_coppice_interface::*;
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
@@ -124,12 +124,12 @@ fn record(
     });
     same("outputs", &entries.collect::<Vec<_>>(), &found.utxos)?;
     let deleted = entry.utxos().filter(|(_, output)| output.spender_deleted).filter_map(|(_, output)| output.spender);
-    let deleted: BTreeSet<coppice_interface::Txid> = deleted.map(|(id, _)| key(ledger.entry(id).txid)).collect();
+    let deleted: BTreeSet<ic_coppice_interface::Txid> = deleted.map(|(id, _)| key(ledger.entry(id).txid)).collect();
     same("deleted_children", &deleted, &found.deleted_children.into_iter().collect::<BTreeSet<_>>())?;
-    let children: BTreeSet<coppice_interface::Txid> = children.iter().copied().map(key).collect();
+    let children: BTreeSet<ic_coppice_interface::Txid> = children.iter().copied().map(key).collect();
     same("conflicting_children", &children, &found.conflicting_children.into_iter().collect::<BTreeSet<_>>())
 }
 
-fn key(txid: Txid) -> coppice_interface::Txid {
-    coppice_interface::Txid::from(txid.to_byte_array())
+fn key(txid: Txid) -> ic_coppice_interface::Txid {
+    ic_coppice_interface::Txid::from(txid.to_byte_array())
 }

@@ -1,22 +1,22 @@
 //! Tests of the commands on the canister's real wasm: `COPPICE_WASM`, or the output of `scripts/build-wasm`.
 
-use coppice::client::{Client, Failure, Transport, Wait};
-use coppice::feed;
-use coppice::index::origin::{Origin, Payload};
-use coppice::ingest::Plan;
-use coppice::ledger::Ledger;
-use coppice::verify::{Depth, verify};
 use coppice_lab::{demo, ingest};
 use coppice_testkit::chain_gen::Generator;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::refusals::World;
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::{Client, Failure, Transport, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::index::origin::{Origin, Payload};
+use ic_coppice_cli::ingest::Plan;
+use ic_coppice_cli::ledger::Ledger;
+use ic_coppice_cli::verify::{Depth, verify};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
 fn wasm() -> Vec<u8> {
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     wasm::of_tests()
 }
 
@@ -58,7 +58,7 @@ fn mainnet_blocks_1_to_255_go_in_whole() {
         writeln!(std::io::stderr(), "{note}").unwrap();
         return;
     };
-    let ordered = coppice::ingest::read(&[blocks], None).unwrap();
+    let ordered = ic_coppice_cli::ingest::read(&[blocks], None).unwrap();
     let report = ingest::run(wasm(), &ordered, &Plan::default()).unwrap().ingest;
     assert_eq!((report.first_block, report.last_block), (1, 255));
     assert_eq!(report.last_hash, "00000000d0a75c861fabf9ff7b92022f60e4afeed9331fe5aa073d8e4706fe3c");
@@ -123,7 +123,7 @@ fn error_names_the_missing_file() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
 }
 
-/// The compiled canister is cached for the next command; `coppice_host` tests damaged entries.
+/// The compiled canister is cached for the next command; `ic_coppice_host` tests damaged entries.
 #[test]
 fn compiled_canister_is_cached_unless_the_option_says_no() {
     let dir = tempfile::tempdir().unwrap();

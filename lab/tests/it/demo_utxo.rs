@@ -1,11 +1,11 @@
 //! `demo --utxo`: the output of a short story, and detection of a store that differs from the ledger.
 
 use candid::Principal;
-use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
-use coppice_interface::*;
 use coppice_lab::demo_utxo::{self, UtxoDemoReport};
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::{CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const BLOCKS: u64 = 600;
 
 fn start() -> Client<Embedded> {
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     Embedded::start(wasm::of_tests()).unwrap()
 }
 

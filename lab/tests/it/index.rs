@@ -2,26 +2,26 @@
 
 use anyhow::Result;
 use candid::Principal;
-use coppice::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
-use coppice::feed;
-use coppice::get::chain::Page;
-use coppice::get::query::{Order, Wanted};
-use coppice::get::{archive, get};
-use coppice::index::database::Access;
-use coppice::index::engine::Engine;
-use coppice::index::origin::{Origin, Payload};
-use coppice::index::steps::{Checkpoint, Event, Options, Step};
-use coppice::index::store::Store;
-use coppice::index::tables::Tables;
-use coppice::ledger::Ledger;
-use coppice_client::KeyPager;
-use coppice_client::certificate::Vouched;
-use coppice_interface::segments::{Index, Receipts};
-use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
 use coppice_lab::lockstep_indexer::LockstepIndexer;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::random::Random;
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::{Block, CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::get::chain::Page;
+use ic_coppice_cli::get::query::{Order, Wanted};
+use ic_coppice_cli::get::{archive, get};
+use ic_coppice_cli::index::database::Access;
+use ic_coppice_cli::index::engine::Engine;
+use ic_coppice_cli::index::origin::{Origin, Payload};
+use ic_coppice_cli::index::steps::{Checkpoint, Event, Options, Step};
+use ic_coppice_cli::index::store::Store;
+use ic_coppice_cli::index::tables::Tables;
+use ic_coppice_cli::ledger::Ledger;
+use ic_coppice_client::KeyPager;
+use ic_coppice_client::certificate::Vouched;
+use ic_coppice_interface::segments::{Index, Receipts};
+use ic_coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +109,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
 }
 
 fn client() -> Client<Embedded> {
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     Embedded::start(wasm::of_tests()).unwrap()
 }
 

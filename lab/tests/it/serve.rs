@@ -1,13 +1,13 @@
 //! `coppice-lab serve`: the pages of a canister on a local port, and the dashboard in a real browser.
 
 use candid::Principal;
-use coppice::client::{Block, CanisterClient, Client, Wait};
-use coppice::feed;
-use coppice::gateway::Gateway;
-use coppice_interface::*;
 use coppice_lab::failure_scenarios::Trouble;
 use coppice_testkit::demonstration::Demonstration;
 use coppice_testkit::embedded::Embedded;
+use ic_coppice_cli::client::{Block, CanisterClient, Client, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::gateway::Gateway;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

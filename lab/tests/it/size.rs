@@ -1,11 +1,11 @@
 //! Compares the predictions of `coppice size` with a canister that is fed until it stops growing.
 
-use coppice::client::{Block, CanisterClient, Wait};
-use coppice::feed;
-use coppice::size::{Size, Workload};
-use coppice_interface::PrunePolicyArg;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::{Block, CanisterClient, Wait};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::size::{Size, Workload};
+use ic_coppice_interface::PrunePolicyArg;
 use std::time::Duration;
 
 fn id(number: u64, position: u64) -> [u8; 32] {
@@ -30,7 +30,7 @@ fn check(block_bytes: u64, transactions: u64) {
         timer_interval_secs: 60,
     };
     let size = Size::of(workload);
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     let client = Embedded::start(wasm::of_tests()).unwrap();
     let policy = PrunePolicyArg {
         retain_days: Some(1),

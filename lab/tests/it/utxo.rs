@@ -3,15 +3,15 @@
 
 use crate::chain::{self, Chain, Expected};
 use candid::Principal;
-use coppice::client::{CanisterClient, Client, Failure, Transport, Wait};
-use coppice::ingest::{self, IngestReport, Plan};
-use coppice::order::Ordered;
-use coppice::report::Report;
-use coppice::utxo::Replayed;
-use coppice_interface::*;
 use coppice_lab::ingest::run;
 use coppice_testkit::embedded::Embedded;
 use coppice_testkit::wasm;
+use ic_coppice_cli::client::{CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_cli::ingest::{self, IngestReport, Plan};
+use ic_coppice_cli::order::Ordered;
+use ic_coppice_cli::report::Report;
+use ic_coppice_cli::utxo::Replayed;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ const UTXO: Plan =
     Plan { first_number: None, retain_blocks: None, utxo: true, coinbase_maturity: None, leave_out: Vec::new() };
 
 fn canister() -> Vec<u8> {
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     wasm::of_tests()
 }
 

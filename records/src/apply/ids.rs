@@ -2,7 +2,7 @@
 
 use super::window::{BodyError, Source, Window};
 use crate::utxo::Hash;
-use coppice_storage::bytes::u64_at;
+use ic_coppice_storage::bytes::u64_at;
 use std::cell::OnceCell;
 
 /// The ids of the block, once they are needed; `None` inside if they cannot be read.

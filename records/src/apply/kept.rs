@@ -2,11 +2,11 @@
 
 use super::window::{BodyError, Reach, Window};
 use crate::utxo::{self, BytesOf, Hash};
-use coppice_interface::blocks::Blocks;
-use coppice_interface::segments::Segment;
-use coppice_interface::{ReadError, UtxoRefusal};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::blocks::Blocks;
+use ic_coppice_interface::segments::Segment;
+use ic_coppice_interface::{ReadError, UtxoRefusal};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _};
 use std::ops::Range;
 
 /// Instructions after which the search for a transaction gives up. Skipping through the lengths of a body of 256 MiB takes at most 9 billion.

@@ -5,8 +5,8 @@ use super::ids::Cached;
 use super::position::Position;
 use super::window::{BodyError, LONG, Window};
 use crate::utxo::{BlockTerms, Hash, Input, NotApplied};
-use coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Instructions after which a message begins no other transaction.
 pub(super) const INSTRUCTIONS: u64 = 2_000_000_000;

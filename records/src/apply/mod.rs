@@ -33,9 +33,9 @@ pub use run::Outcome;
 pub use take_back::TakenBack;
 
 use crate::utxo::UtxoStore;
-use coppice_interface::UtxoSettings;
-use coppice_interface::blocks::Blocks;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::UtxoSettings;
+use ic_coppice_interface::blocks::Blocks;
+use ic_coppice_storage::blob::BlobStore;
 
 /// The stores that applying needs.
 pub struct Stores<'a> {

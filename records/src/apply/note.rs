@@ -1,7 +1,7 @@
 //! Note about a kept block that is applied to the UTXO records, completely or partly.
 
-use coppice_interface::blocks::{Blocks, Note};
-use coppice_storage::bytes::u32_at;
+use ic_coppice_interface::blocks::{Blocks, Note};
+use ic_coppice_storage::bytes::u32_at;
 
 /// The note is written when applying the block begins, and goes when the block is taken back whole.
 ///

@@ -17,11 +17,11 @@
 use super::note::AppliedNote;
 use super::stop::Stop;
 use crate::places;
-use coppice_interface::blocks::Blocks;
-use coppice_interface::{MissingParents, UtxoApplyPosition, UtxoError};
-use coppice_storage::bytes::{array_at, u32_at, u64_at};
-use coppice_storage::header::Header;
-use coppice_storage::{Ic, NS, OpenError, Platform as _, Space, checksum};
+use ic_coppice_interface::blocks::Blocks;
+use ic_coppice_interface::{MissingParents, UtxoApplyPosition, UtxoError};
+use ic_coppice_storage::bytes::{array_at, u32_at, u64_at};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{Ic, NS, OpenError, Platform as _, Space, checksum};
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 5 };
@@ -395,7 +395,7 @@ impl Applier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_storage::{testing, twin};
+    use ic_coppice_storage::{testing, twin};
 
     fn position(phase: Phase) -> Position {
         Position { base: 0x0108, next: 0x0210, height: 0x20, transaction: 0x28, offset: 0x0318, phase }

@@ -7,9 +7,9 @@ use super::step::{self, Step};
 use super::window::{BodyError, Window, bad};
 use super::{Stores, ids};
 use crate::utxo::{BlockTerms, Call, Hash};
-use coppice_interface::blocks::KeptBlock;
-use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
-use coppice_storage::{Counting, Ic, Platform as _};
+use ic_coppice_interface::blocks::KeptBlock;
+use ic_coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
+use ic_coppice_storage::{Counting, Ic, Platform as _};
 use std::ops::Range;
 
 /// Outcome of a message.

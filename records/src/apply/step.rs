@@ -7,9 +7,9 @@ use super::message::{MOST_READ, Run};
 use super::position::Phase;
 use super::window::{BodyError, Reach, Source, Window, bad};
 use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, NotApplied, Parsed, Unhashed};
-use coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, MOST_PAGES, Platform as _};
+use ic_coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, MOST_PAGES, Platform as _};
 
 /// Transactions that are hashed together.
 const GROUP: u32 = 64;

@@ -4,10 +4,10 @@
 //! ends.
 
 use crate::places;
-use coppice_interface::text::cut;
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space};
+use ic_coppice_interface::text::cut;
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space};
 use serde::{Deserialize, Serialize};
 
 const CELL: Cell = Cell {
@@ -42,7 +42,7 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_storage::{testing, twin};
+    use ic_coppice_storage::{testing, twin};
 
     #[test]
     fn stop_is_read_back_and_a_long_sentence_is_cut() {

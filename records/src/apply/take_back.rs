@@ -13,9 +13,9 @@ use super::position::{Applier, Back, Phase, Stage, Stored};
 use super::window::{BodyError, Reach, Window};
 use super::{Stores, kept};
 use crate::utxo::{BlockTerms, Call, Hash, MAX_INPUTS};
-use coppice_interface::UtxoRefusal;
-use coppice_interface::blocks::{Blocks, KeptBlock};
-use coppice_storage::{Ic, MOST_PAGES, Platform as _};
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_interface::blocks::{Blocks, KeptBlock};
+use ic_coppice_storage::{Ic, MOST_PAGES, Platform as _};
 
 /// Ids that are read together.
 const GROUP: u32 = 1_000;

@@ -2,10 +2,10 @@
 
 use crate::utxo::{Hash, MAX_TRANSACTION, pass_items};
 use bitcoin_slices::bsl::scan_len;
-use coppice_interface::blocks::{Blocks, KeptBlock};
-use coppice_interface::segments::{ID, Segment, id_offset};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::blocks::{Blocks, KeptBlock};
+use ic_coppice_interface::segments::{ID, Segment, id_offset};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Bytes of a block's header.
 const HEADER: u64 = 80;

@@ -10,11 +10,11 @@ use super::row::Row;
 use super::token::Token;
 use super::{DeletionQueue, Store, ends};
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
-use coppice_storage::bytes::u32_at;
-use coppice_storage::{Meter, NS, cbor, log};
+use ic_coppice_storage::bytes::u32_at;
+use ic_coppice_storage::{Meter, NS, cbor, log};
 use sha2::{Digest, Sha256};
 
 /// Seconds of a lease if the caller gives none.

@@ -18,10 +18,10 @@ use super::DeletionQueue;
 use super::header::STORES;
 use super::lane::ROOT_AND_LANES;
 use super::row::Row;
-use coppice_interface::{BlobDeletionState, StoreType};
-use coppice_storage::NS;
-use coppice_storage::bytes::u32_at;
-use coppice_storage::slots::Slots;
+use ic_coppice_interface::{BlobDeletionState, StoreType};
+use ic_coppice_storage::NS;
+use ic_coppice_storage::bytes::u32_at;
+use ic_coppice_storage::slots::Slots;
 
 /// Seconds of a half hour.
 const HALF_HOUR_SECS: u64 = 1_800;

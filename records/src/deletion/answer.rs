@@ -1,6 +1,6 @@
 //! Result type of the deletion queue, and checks of arguments.
 
-use coppice_interface::BlobDeletionError;
+use ic_coppice_interface::BlobDeletionError;
 
 /// Maximum rows in one reply.
 pub const MAX_ROWS: u32 = 1_000;

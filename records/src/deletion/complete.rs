@@ -13,11 +13,11 @@ use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::row::Row;
 use super::{DeletionQueue, Store};
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletionError, BlobDeletionRetry, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions,
     CompletedBlobDeletions,
 };
-use coppice_storage::NS;
+use ic_coppice_storage::NS;
 use std::collections::BTreeSet;
 
 /// Maximum row numbers in a completion without a lease.

@@ -4,8 +4,8 @@
 use super::lease::{END, ENDS, LEASE, Lease, MAX_IDS, MAX_LEASES, REPLIES, REPLY, Stage};
 use super::token::Token;
 use candid::Principal;
-use coppice_interface::CompletedBlobDeletions;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_interface::CompletedBlobDeletions;
+use ic_coppice_storage::slots::{SlotId, Slots};
 use std::collections::VecDeque;
 
 /// Ends of the last leases, oldest first.

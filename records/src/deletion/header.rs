@@ -8,9 +8,9 @@
 //! ```
 //! A dead-letter row without a UTXO record is *alone*; only such rows are dropped if there are too many.
 
-use coppice_interface::{BlobDeletionState, StoreType};
-use coppice_storage::header::Header;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_interface::{BlobDeletionState, StoreType};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::slots::{SlotId, Slots};
 
 const LAYOUT: Header = Header { name: "deletion queue", magic: *b"CPDQ", version: 3 };
 /// Number of store types.

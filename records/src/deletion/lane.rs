@@ -11,9 +11,9 @@
 use super::answer::Answer;
 use super::header::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
-use coppice_interface::{BlobDeletionError, BlobSelector, StoreType};
-use coppice_storage::bytes::u64_at;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_interface::{BlobDeletionError, BlobSelector, StoreType};
+use ic_coppice_storage::bytes::u64_at;
+use ic_coppice_storage::slots::{SlotId, Slots};
 
 /// Maximum lanes besides the fixed ones.
 pub const MAX_LANES: usize = 64;

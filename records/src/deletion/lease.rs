@@ -23,9 +23,9 @@
 use super::row::Row;
 use super::token::Token;
 use candid::Principal;
-use coppice_interface::{BlobDeletion, BlobDeletionLease};
-use coppice_storage::bytes::{u32_at, u64_at};
-use coppice_storage::slots::SlotId;
+use ic_coppice_interface::{BlobDeletion, BlobDeletionLease};
+use ic_coppice_storage::bytes::{u32_at, u64_at};
+use ic_coppice_storage::slots::SlotId;
 use serde_bytes::ByteBuf;
 
 /// Maximum leases at a time, and ends that are kept.

@@ -4,9 +4,9 @@ use super::ends::Ends;
 use super::lease::{ALL, ENDS, LEASE, Lease, MAX_LEASES, REPLIES, Stage};
 use super::token::Token;
 use candid::Principal;
-use coppice_storage::GrowError;
-use coppice_storage::bytes::u64_at;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::GrowError;
+use ic_coppice_storage::bytes::u64_at;
+use ic_coppice_storage::slots::{SlotId, Slots};
 use std::collections::BTreeMap;
 
 /// All leases, mirrored on the heap.

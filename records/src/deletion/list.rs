@@ -6,13 +6,13 @@ use super::lease::Stage;
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store};
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletion, BlobDeletionList, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus, BlobSelector,
     ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
 };
-use coppice_storage::NS;
-use coppice_storage::slots::treap::Key;
-use coppice_storage::slots::{SlotId, buckets, radix};
+use ic_coppice_storage::NS;
+use ic_coppice_storage::slots::treap::Key;
+use ic_coppice_storage::slots::{SlotId, buckets, radix};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;

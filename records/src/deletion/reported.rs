@@ -10,7 +10,7 @@ use super::row::Row;
 use super::token::Token;
 use super::{DeletionQueue, Store, complete};
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletionError, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions,
 };
 use std::collections::BTreeSet;

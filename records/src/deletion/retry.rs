@@ -5,8 +5,8 @@ use super::header::Counter;
 use super::list::Merge;
 use super::row::Row;
 use super::{DeletionQueue, MOST_INSTRUCTIONS, Store, row_meter};
-use coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
-use coppice_storage::{MOST_PAGES, Meter, log};
+use ic_coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
+use ic_coppice_storage::{MOST_PAGES, Meter, log};
 
 /// Maximum row numbers in a call.
 const MAX_IDS: usize = 10_000;

@@ -2,7 +2,7 @@
 
 use super::lease::{Lease, UNKNOWN};
 use super::row::{Row, at};
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::slots::{SlotId, Slots};
 
 impl Lease {
     /// Appends a row to the ring.

@@ -13,11 +13,11 @@
 //! worker reported its blob as deleted while deletions were stopped (`reported.rs`).
 
 use super::answer::{Answer, has_bytes};
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, MAX_BLOB_KEY, StoreType, Txid,
 };
-use coppice_storage::bytes::{u32_at, u64_at};
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::bytes::{u32_at, u64_at};
+use ic_coppice_storage::slots::{SlotId, Slots};
 use serde_bytes::ByteBuf;
 
 /// Bytes before the file type.

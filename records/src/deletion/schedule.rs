@@ -9,10 +9,10 @@ use super::answer::Answer;
 use super::header::Counter;
 use super::row::{Name, Row};
 use super::{DeletionQueue, Store};
-use coppice_interface::{
+use ic_coppice_interface::{
     BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, NotReady, ScheduledBlobDeletion, UtxoRefusal,
 };
-use coppice_storage::GrowError;
+use ic_coppice_storage::GrowError;
 
 /// Outcome of scheduling the blob of a record that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::Records;
 use crate::deletion::{self, Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
 use crate::utxo::{Call, UtxoStore, flag};
-use coppice_interface::{UtxoPruneCounts, UtxoRefusal};
-use coppice_storage::{Counting, MOST_PAGES, Meter, log};
+use ic_coppice_interface::{UtxoPruneCounts, UtxoRefusal};
+use ic_coppice_storage::{Counting, MOST_PAGES, Meter, log};
 
 /// Inputs whose parents are marked, or preserved, in one step, because each parent may lie on separate pages. A record with more inputs
 /// takes several steps and messages.

@@ -4,9 +4,9 @@
 use crate::apply;
 use crate::deletion::{DeletionQueue, Name};
 use crate::utxo::{Ahead, Call, UtxoStore};
-use coppice_interface::blocks::Blocks;
-use coppice_interface::{KeptTransaction, TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::blocks::Blocks;
+use ic_coppice_interface::{KeptTransaction, TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
+use ic_coppice_storage::blob::BlobStore;
 
 /// Creates a record; if its blob is external, the queue holds the blob. A transaction of a kept block is read from there.
 ///

@@ -5,8 +5,8 @@ pub mod create;
 
 use crate::deletion::DeletionQueue;
 use crate::utxo::UtxoStore;
-use coppice_interface::UtxoSettings;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_interface::UtxoSettings;
+use ic_coppice_storage::blob::BlobStore;
 
 /// The stores of records and of their external data.
 pub struct Records<'a> {

@@ -6,7 +6,9 @@ use crate::deletion::DeletionQueue;
 use crate::external::Records;
 use crate::external::complete::{Rows, with_records};
 use candid::Principal;
-use coppice_interface::{BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions};
+use ic_coppice_interface::{
+    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions,
+};
 
 impl UtxoPruner {
     /// Runs an operation of the queue that also removes the records of deleted blobs.

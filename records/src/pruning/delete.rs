@@ -13,9 +13,9 @@ use super::step::{Message, Step};
 use crate::deletion::{Name, Scheduled};
 use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
-use coppice_interface::text::hex;
-use coppice_interface::{NoMemory, UtxoPrunerSettings, UtxoRefusal};
-use coppice_storage::log;
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{NoMemory, UtxoPrunerSettings, UtxoRefusal};
+use ic_coppice_storage::log;
 
 /// Returns the blocks after which a record is examined again if it is unknown when its spender becomes stable.
 fn blocks_until(retention: u32) -> u32 {

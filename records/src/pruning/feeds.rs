@@ -2,7 +2,7 @@
 //! the pruner's methods that use them.
 
 use super::bucket::{Bucket, Empty, Limits};
-use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
+use ic_coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
 use serde::{Deserialize, Serialize};
 
 /// Blocks by which a notified height may be below the highest one before `health` reports it: no reorg is as deep.

@@ -11,11 +11,11 @@ use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
 use super::place::Heights;
 use super::settings::unmined_cutoff;
-use coppice_interface::{
+use ic_coppice_interface::{
     BadHeight, MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
     UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
 };
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Checks that a height is one of 1 to [`MAX_HEIGHT`].
 ///

@@ -1,11 +1,11 @@
 //! Ring of ended jobs in stable memory: ending a job costs the same however many there are. Each job is CBOR in a cell of its own.
 
 use crate::places::JOB_LEN;
-use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::log;
-use coppice_storage::ring::Ring;
+use ic_coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::log;
+use ic_coppice_storage::ring::Ring;
 use serde::{Deserialize, Serialize};
 
 const HEADER: Header = Header { name: "job", magic: *b"CPJB", version: 1 };

@@ -1,7 +1,7 @@
 //! Metrics with the names of `pruner-service.md` and of the reference implementation.
 
 use super::{Stored, UtxoPruner};
-use coppice_interface::{Metric, MetricLabel};
+use ic_coppice_interface::{Metric, MetricLabel};
 
 /// Returns a metric with one label, or without a label if its name is empty.
 fn metric((name, label, of, value): (&str, &str, &str, u64)) -> Metric {

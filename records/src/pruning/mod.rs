@@ -58,13 +58,13 @@ mod walk;
 
 use crate::places;
 use crate::utxo::Cursor;
-use coppice_interface::{
+pub use feeds::NotifiedHeight;
+use ic_coppice_interface::{
     UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
 };
-use coppice_storage::arena::Arena;
-use coppice_storage::ring::Ring;
-use coppice_storage::{Ic, Platform as _, Space};
-pub use feeds::NotifiedHeight;
+use ic_coppice_storage::arena::Arena;
+use ic_coppice_storage::ring::Ring;
+use ic_coppice_storage::{Ic, Platform as _, Space};
 #[cfg(any(test, feature = "testing"))]
 pub use preserve::blocked;
 pub use settings::check_retentions;

@@ -5,8 +5,8 @@ use super::feeds::{Feed, NotifiedHeight};
 use super::heights::is_height;
 use super::settings::limits;
 use super::{Stored, UtxoPruner};
-use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
+use ic_coppice_storage::{Ic, Platform as _};
 
 impl UtxoPruner {
     /// Checks that a feeder may notify a height; `head` is the chain's head.

@@ -24,7 +24,7 @@ use super::place::{FullPass, Heights, PassTerms, Run};
 use super::settings::unmined_retention;
 use crate::external::Records;
 use crate::utxo::{RunWindow, UtxoStore};
-use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
+use ic_coppice_interface::{UtxoPrunerPhase, UtxoSettings};
 
 impl UtxoPruner {
     fn pass_terms(&self, utxo: &UtxoSettings) -> PassTerms {

@@ -2,7 +2,7 @@
 
 use super::skipped::Skipped;
 use crate::utxo::Cursor;
-use coppice_interface::UtxoPrunerPhase;
+use ic_coppice_interface::UtxoPrunerPhase;
 use serde::{Deserialize, Serialize};
 
 /// Heights of a run.
@@ -111,7 +111,7 @@ impl Run {
     /// Ends the run: logs the records that defensive mode kept.
     pub fn report(self) {
         let lines = self.skipped.map(|skipped| skipped.lines());
-        lines.into_iter().flatten().for_each(|line| coppice_storage::log::info(&line));
+        lines.into_iter().flatten().for_each(|line| ic_coppice_storage::log::info(&line));
     }
 
     /// Returns the place of a pass: its cursor; and the record after that, with the input at which it continues.

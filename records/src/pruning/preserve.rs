@@ -5,7 +5,7 @@ use super::place::{PassTerms, Run};
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, Cursor, flag};
-use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
+use ic_coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
 
 /// Returns the end of a run that could not preserve parents. The reason has no number of missing cycles, because all callers may read
 /// jobs and the number reveals the balance.

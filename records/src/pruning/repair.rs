@@ -3,11 +3,11 @@
 use super::UtxoPruner;
 use super::heights::is_height;
 use super::settings::unmined_cutoff;
-use coppice_interface::{
+use ic_coppice_interface::{
     BadArgument, BadHeight, MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob,
     UtxoPrunerError, UtxoSetHeights, UtxoSettings,
 };
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_storage::{Ic, Platform as _};
 
 fn invalid(field: &str, why: &str) -> UtxoPrunerError {
     UtxoPrunerError::BadArgument(BadArgument { field: field.into(), why: why.into() })

@@ -12,8 +12,8 @@ use super::place::{Durations, Run};
 use super::step::Message;
 use super::walk::{Walk, walk};
 use crate::utxo::{Cursor, LATE, Order};
-use coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
-use coppice_interface::{PruneProgress, StopReason, UtxoJobEnd};
+use ic_coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
+use ic_coppice_interface::{PruneProgress, StopReason, UtxoJobEnd};
 
 /// Continues a run within a message's budget. An interruption is reported in the result, not as an error.
 ///

@@ -1,8 +1,8 @@
 //! Checked settings of the records pruner.
 
 use super::bucket::Limits;
-use coppice_interface::settings::check;
-use coppice_interface::{
+use ic_coppice_interface::settings::check;
+use ic_coppice_interface::{
     BadArgument, ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
     UtxoUnminedRetention,
 };

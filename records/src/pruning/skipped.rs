@@ -1,7 +1,7 @@
 //! Records that the defensive check of phase 2 keeps in a run, and one log line per reason (`pruner-service.md` 2.5).
 
 use crate::utxo::Unstable;
-use coppice_interface::text::hex;
+use ic_coppice_interface::text::hex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -44,7 +44,7 @@ impl Skipped {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let records = coppice_interface::text::many(kept.records, "record");
+            let records = ic_coppice_interface::text::many(kept.records, "record");
             format!("Defensive skip: {records} kept because {why}: {}{more}", ids.join(", "))
         };
         there.map(line).collect()

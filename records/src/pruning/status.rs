@@ -4,8 +4,8 @@ use super::place::At;
 use super::settings::unmined_cutoff;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
-use coppice_interface::text::hex;
-use coppice_interface::{
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
     UtxoSettings, UtxoSkipped,
 };

@@ -3,9 +3,9 @@
 use super::place::At;
 use crate::external::Records;
 use crate::utxo::Cursor;
-use coppice_interface::text::hex;
-use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
-use coppice_storage::{Budget, log};
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
+use ic_coppice_storage::{Budget, log};
 
 /// Outcome of a step for its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

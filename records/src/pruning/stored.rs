@@ -6,10 +6,10 @@ use super::jobs::Ended;
 use super::place::{At, Durations, FullPass, Run};
 use crate::places;
 use crate::utxo::Cursor;
-use coppice_interface::{UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerPhase, UtxoPrunerSettings};
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
-use coppice_storage::turns::Turns;
+use ic_coppice_interface::{UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerPhase, UtxoPrunerSettings};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::turns::Turns;
 use serde::{Deserialize, Serialize};
 
 /// Cell of the pruner's state.

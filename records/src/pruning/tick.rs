@@ -7,12 +7,12 @@ use super::step::Message;
 use super::{UtxoPruner, run};
 use crate::external::Records;
 use crate::utxo::{Cursor, RunWindow};
-use coppice_interface::text::hex;
-use coppice_interface::{
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
 };
-use coppice_storage::turns::Turn;
-use coppice_storage::{Budget, Ic, NS, Platform as _, log};
+use ic_coppice_storage::turns::Turn;
+use ic_coppice_storage::{Budget, Ic, NS, Platform as _, log};
 
 /// Maximum ops of a tick: a record, each of its pages, each parent that is marked or preserved, and each spender that is looked up is one.
 const OPS: u64 = 200_000;

@@ -11,9 +11,9 @@ use super::place::{At, Run};
 use super::step::{Message, Step};
 use super::{delete, expire, preserve};
 use crate::utxo::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES, Order, flag};
-use coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
-use coppice_interface::{StopReason, UtxoJobEnd, UtxoRefusal};
-use coppice_storage::slots::SlotId;
+use ic_coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
+use ic_coppice_interface::{StopReason, UtxoJobEnd, UtxoRefusal};
+use ic_coppice_storage::slots::SlotId;
 
 /// Bounds of a walk.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Digests in lanes equal the digests of `sha2`.
 
 use super::*;
-use coppice_storage::testing::histories;
+use ic_coppice_storage::testing::histories;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sha2::Sha256;

@@ -2,7 +2,7 @@
 //! computed together at half the cost.
 
 use super::parse::{Parsed, Unhashed, hash, parse};
-use coppice_interface::{TransactionSource, UtxoCreate, UtxoRefusal};
+use ic_coppice_interface::{TransactionSource, UtxoCreate, UtxoRefusal};
 use std::collections::VecDeque;
 use std::ptr;
 

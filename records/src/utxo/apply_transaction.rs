@@ -11,14 +11,14 @@ use super::record::{EntryAddress, Hash, Head, REASSIGNED, SPENDER_DELETED, flag,
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
 use super::store::{BytesOf, Found, UtxoStore};
-use coppice_interface::{
+use ic_coppice_interface::{
     BlockRef, MinedIn, MissingParents, NoMemory, TransactionPlace, UtxoApplied, UtxoApplyReason, UtxoCreateError,
     UtxoRefusal, UtxoSpendError,
 };
-use coppice_storage::Meter;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::slots::SlotId;
-use coppice_storage::table::same_key;
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::table::same_key;
 
 /// Pages that a parent takes to read: its place in the table, its head, and an output on a page of its own with the directory.
 const PARENT_READ: u64 = LOOKUP_PAGES + 2;

@@ -3,11 +3,11 @@
 use super::limits::{OUTPUT, PARENT};
 use super::record::{ENTRY, INPUT};
 use super::store::UtxoStore;
-use coppice_interface::{
+use ic_coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
     Txid, Unspend, UtxoCreate,
 };
-use coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
+use ic_coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
 
 /// Maximum results of one batch.
 const MAX_RESULTS: usize = 10_000;

@@ -1,8 +1,8 @@
 //! Circumstances of a call, and checks of its arguments.
 
 use super::record::Hash;
-use coppice_interface::{BadArgument, BadHeight, MissingParents, UtxoRefusal, UtxoSettings};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{BadArgument, BadHeight, MissingParents, UtxoRefusal, UtxoSettings};
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// The circumstances of a call besides its argument.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@
 use super::call::if_found;
 use super::record::{Hash, Head, extras};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{NoMemory, Txid, UtxoRefusal};
-use coppice_storage::slots::SlotId;
+use ic_coppice_interface::{NoMemory, Txid, UtxoRefusal};
+use ic_coppice_storage::slots::SlotId;
 
 /// Bytes of a page's head.
 const PAGE: u32 = 16;

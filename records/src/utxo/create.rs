@@ -16,14 +16,14 @@ use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
 use super::wanted::wanted;
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     BeginTransaction, BlockRef, MinedIn, NoMemory, TransactionSource, TransactionUploadError, UploadProgress,
     UtxoCreate, UtxoCreated, UtxoRefusal, UtxoSettings,
 };
-use coppice_storage::blob::BlobStore;
-use coppice_storage::slots::{MAX_LEN, SlotId};
-use coppice_storage::table::same_key;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::slots::{MAX_LEN, SlotId};
+use ic_coppice_storage::table::same_key;
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// The bytes of an unspent output after its hash.
 const UNSPENT: [u8; (ENTRY - STATE) as usize] = {

@@ -14,10 +14,10 @@ use super::record::{
 };
 use super::scan::Candidate;
 use super::store::{Found, UtxoStore};
-use coppice_interface::{ExternalStore, NoMemory, TransactionPlace, UtxoRefusal};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::slots::SlotId;
-use coppice_storage::table::same_key;
+use ic_coppice_interface::{ExternalStore, NoMemory, TransactionPlace, UtxoRefusal};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::table::same_key;
 
 /// Pages of parents' lists that a step may read to remove a double spend from them; the lists of one parent are read in any case.
 const MOST_LISTED: u64 = 10_000;
@@ -139,7 +139,7 @@ impl UtxoStore {
             record::parents(&parents.inputs).iter().try_for_each(|parent| store.remove_child(parent, &of.head.txid))
         });
         if let Err(error) = left {
-            coppice_storage::log::error(&format!("a double spend stays listed with a parent: {}", error));
+            ic_coppice_storage::log::error(&format!("a double spend stays listed with a parent: {}", error));
         }
         self.atomically(|store| {
             let mut masters: Vec<SlotId> = Vec::with_capacity(parents.held.len());
@@ -292,9 +292,9 @@ impl UtxoStore {
         self.find_any(txid).expect("it is there").slot
     }
 
-    /// Takes all memory: see [`fill`](coppice_storage::testing::fill).
+    /// Takes all memory: see [`fill`](ic_coppice_storage::testing::fill).
     #[cfg(any(test, feature = "testing"))]
     pub fn fill(&mut self, granules: usize, nodes: usize, reserve: bool) {
-        coppice_storage::testing::fill(&mut self.slots, granules, nodes, reserve);
+        ic_coppice_storage::testing::fill(&mut self.slots, granules, nodes, reserve);
     }
 }

@@ -6,10 +6,10 @@ use super::limits::{MAX_OUTPUTS, at_most, check_least};
 use super::parse::{Parsed, Unhashed, hash_outputs, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
-use coppice_interface::{
+use ic_coppice_interface::{
     ExternalStore, ExternalTransaction, MAX_BLOB_KEY, MinedIn, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
-use coppice_storage::blob::{BlobPtr, BlobStore};
+use ic_coppice_storage::blob::{BlobPtr, BlobStore};
 use std::borrow::Cow;
 
 /// Stands for an output that is not known: like this one, which cannot be spent, it is not a UTXO.

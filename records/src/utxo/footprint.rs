@@ -7,8 +7,8 @@
 use super::draft::{Body, Draft};
 use super::limits::{CREATION_PAGES, OUTPUT, PAGE, PARENT, check_pages};
 use super::record::{ENTRY, Head, INPUT, INPUTS_OF_PAGE, parents};
-use coppice_interface::UtxoRefusal;
-use coppice_storage::slots::Slots;
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::slots::Slots;
 
 /// Largest number of outputs, and of inputs, of a small record.
 const SMALL: usize = 1_000;

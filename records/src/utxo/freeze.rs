@@ -4,7 +4,7 @@ use super::call::{Call, bad, hash_of};
 use super::record::extras::{Extras, Reassigned};
 use super::record::{EntryAddress, FROZEN, REASSIGNED, SPENT, UTXO, entries};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
+use ic_coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
 
 impl UtxoStore {
     /// Freezes or unfreezes one output of a transaction, or all, and returns their number.

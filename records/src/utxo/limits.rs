@@ -1,8 +1,8 @@
 //! Size limits of a transaction and of a message.
 
 use super::record::{ENTRY, INPUT};
-use coppice_interface::UtxoRefusal;
-use coppice_storage::Meter;
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::Meter;
 
 /// Bytes of the longest transaction.
 pub const MAX_TRANSACTION: u64 = 16 << 20;

@@ -5,9 +5,9 @@ use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, LATE, Order, at, encode_block, flag};
 use super::spend::Spends;
 use super::store::{BytesOf, Found, UtxoStore};
-use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
-use coppice_storage::blob::BlobStore;
-use coppice_storage::slots::SlotId;
+use ic_coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::slots::SlotId;
 
 /// A block to add to records, or to remove from them.
 #[derive(Clone, Copy, Debug)]

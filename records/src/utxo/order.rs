@@ -14,11 +14,11 @@
 //! ([`LATE`]), so that it comes after all others until a run has examined it.
 
 use super::record::Order;
-use coppice_storage::GrowError;
-use coppice_storage::bytes::{u32_at, u64_at};
-use coppice_storage::slots::radix::{self, MOST_NODES, NODE};
-use coppice_storage::slots::rings::{self, Link, Rings};
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::GrowError;
+use ic_coppice_storage::bytes::{u32_at, u64_at};
+use ic_coppice_storage::slots::radix::{self, MOST_NODES, NODE};
+use ic_coppice_storage::slots::rings::{self, Link, Rings};
+use ic_coppice_storage::slots::{SlotId, Slots};
 
 const ROOT: u32 = 116;
 /// Offset of the lines.

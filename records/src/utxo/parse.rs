@@ -14,7 +14,7 @@ use super::record::Hash;
 use crate::sha256::{self, Message, Messages};
 use bitcoin_slices::bsl::{TxIn, TxOut, scan_len};
 use bitcoin_slices::{Error, Parse};
-use coppice_interface::UtxoRefusal;
+use ic_coppice_interface::UtxoRefusal;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the shortest input, and of the shortest output.

@@ -5,8 +5,8 @@ use super::limits::step_meter;
 use super::record::{Hash, Head, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{BadHeight, MAX_HEIGHT, NoMemory, UtxoRefusal};
-use coppice_storage::table::same_key;
+use ic_coppice_interface::{BadHeight, MAX_HEIGHT, NoMemory, UtxoRefusal};
+use ic_coppice_storage::table::same_key;
 
 /// Parents of a new unmined transaction that a message looks up at most, because each parent has separate pages.
 const MOST_LOOKED_UP: u32 = 10_000;

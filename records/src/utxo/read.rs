@@ -11,11 +11,11 @@ use super::record::{
     flag, inputs,
 };
 use super::store::{Found, UtxoStore};
-use coppice_interface::methods::MAX_REPLY;
-use coppice_interface::*;
-use coppice_storage::NS;
-use coppice_storage::blob::BlobStore;
-use coppice_storage::slots::SlotId;
+use ic_coppice_interface::methods::MAX_REPLY;
+use ic_coppice_interface::*;
+use ic_coppice_storage::NS;
+use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_storage::slots::SlotId;
 use serde_bytes::ByteBuf;
 use std::collections::BinaryHeap;
 

@@ -5,10 +5,10 @@ use super::limits::STEP_PAGES;
 use super::order::{self, RunWindow};
 use super::record::{EXTRA, HEAD, Hash, Head, LATE, Order, at, flag, page_at, page_slot};
 use super::store::UtxoStore;
-use coppice_interface::{NoMemory, UtxoRefusal};
-use coppice_storage::slots::SlotId;
-use coppice_storage::slots::rings::Link;
-use coppice_storage::table::same_key;
+use ic_coppice_interface::{NoMemory, UtxoRefusal};
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::slots::rings::Link;
+use ic_coppice_storage::table::same_key;
 use serde::{Deserialize, Serialize};
 
 /// Pages that finding a record reads: its head and its place in the table.
@@ -115,7 +115,7 @@ impl UtxoStore {
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
         #[cfg(any(test, feature = "testing"))]
         if crate::faults::traps(&head.txid) {
-            <coppice_storage::Ic as coppice_storage::Platform>::trap("injected");
+            <ic_coppice_storage::Ic as ic_coppice_storage::Platform>::trap("injected");
         }
         if !slots.holds(slot, head.bytes()) || head.extra_pages != head.outputs.saturating_sub(1) / head.batch {
             return Err(corrupt("the length"));

@@ -5,10 +5,10 @@ use super::limits::{look_up, operation_meter};
 use super::record::extras::Extras;
 use super::record::{Entry, EntryAddress, FROZEN, Hash, REASSIGNED, SPENDER_DELETED, SPENT, flag};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoRefusal};
-use coppice_storage::Meter;
-use coppice_storage::slots::SlotId;
-use coppice_storage::table::same_key;
+use ic_coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoRefusal};
+use ic_coppice_storage::Meter;
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::table::same_key;
 
 /// Maximum refused spends of a transaction that are returned.
 const MOST_ERRORS: usize = 1_000;

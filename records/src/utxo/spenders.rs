@@ -6,8 +6,8 @@ use super::limits::step_meter;
 use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::UtxoStore;
-use coppice_interface::UtxoRefusal;
-use coppice_storage::table::same_key;
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::table::same_key;
 
 /// The reason that a spender is not stable (`pruner-service.md` 2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use super::call::{Call, hash_of};
 use super::record::EntryAddress;
 use super::store::{Found, UtxoStore};
-use coppice_interface::{Batch, Unspend, UtxoRefusal};
-use coppice_storage::table::same_key;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{Batch, Unspend, UtxoRefusal};
+use ic_coppice_storage::table::same_key;
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// The record whose outputs were unspent last.
 struct UnspentRun {

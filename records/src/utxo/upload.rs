@@ -19,15 +19,15 @@ use super::limits::{MAX_TRANSACTION, at_most};
 use super::record::{Hash, location};
 use crate::places;
 use candid::Principal;
-use coppice_interface::{
+use ic_coppice_interface::{
     BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, Txid, UploadProgress, UtxoRefusal,
     UtxoSettings,
 };
-use coppice_storage::Space;
-use coppice_storage::blob::{BlobPtr, BlobStore};
-use coppice_storage::cell::Cell;
-use coppice_storage::chunks::{ChunkError, Chunks, is_expired};
-use coppice_storage::header::Header;
+use ic_coppice_storage::Space;
+use ic_coppice_storage::blob::{BlobPtr, BlobStore};
+use ic_coppice_storage::cell::Cell;
+use ic_coppice_storage::chunks::{ChunkError, Chunks, is_expired};
+use ic_coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -241,7 +241,7 @@ impl Uploads {
             }
         } else {
             // A part is a multiple of a chunk, so that a chunk lies in one.
-            let part_len = u64::from(coppice_storage::blob::MAX_BLOB);
+            let part_len = u64::from(ic_coppice_storage::blob::MAX_BLOB);
             let part = &open.parts[(start / part_len) as usize];
             let written = blobs.write(part, (start % part_len) as u32, &arg.bytes);
             written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error}") })?;

@@ -1,6 +1,6 @@
 //! Blocks as input for the canister and the models.
 
-use coppice_interface::{AppendBlock, BeginBlock, BlockId, BySegment};
+use ic_coppice_interface::{AppendBlock, BeginBlock, BlockId, BySegment};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

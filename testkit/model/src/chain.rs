@@ -2,8 +2,8 @@
 
 use crate::blocks::id;
 use candid::Principal;
-use coppice_interface::seals::{self, Leaf, Seal};
-use coppice_interface::*;
+use ic_coppice_interface::seals::{self, Leaf, Seal};
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const DAY: u64 = 86_400;

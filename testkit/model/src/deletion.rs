@@ -1,7 +1,7 @@
 //! Model of the deletion queue without limits of time and memory: a map of rows, ordered by sorting.
 
 use candid::Principal;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const NS: u64 = 1_000_000_000;

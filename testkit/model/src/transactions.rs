@@ -1,7 +1,7 @@
 //! Transactions to create UTXO records from.
 
 use crate::blocks::{self, id};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 

@@ -4,7 +4,7 @@ use super::samples;
 use candid::CandidType;
 use candid::types::internal::TypeContainer;
 use candid::types::value::{IDLArgs, IDLValue};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

@@ -4,7 +4,7 @@ use super::cases::Method;
 use super::liar::Liar;
 use super::world::World;
 use anyhow::Result;
-use coppice_client::Client;
+use ic_coppice_client::Client;
 use std::sync::Arc;
 
 /// Methods that the commands of `coppice` call, and whose errors they show in every case. The test of `coppice` checks that they are called;

@@ -5,11 +5,11 @@
 
 use super::cases::Case;
 use candid::Principal;
-use coppice_client::certificate::{self, Vouched};
-use coppice_client::command::CanisterClient;
-use coppice_client::{Embedded, Failure, Transport};
-use coppice_host::{Checkpoint, Host};
-use coppice_interface::Role;
+use ic_coppice_client::certificate::{self, Vouched};
+use ic_coppice_client::command::CanisterClient;
+use ic_coppice_client::{Embedded, Failure, Transport};
+use ic_coppice_host::{Checkpoint, Host};
+use ic_coppice_interface::Role;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

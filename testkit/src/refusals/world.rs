@@ -3,10 +3,10 @@
 use super::liar::{Liar, Lie};
 use crate::wasm;
 use candid::Principal;
-use coppice_client::Client;
-use coppice_client::command::Wait;
-use coppice_host::{Checkpoint, Host};
-use coppice_interface::{CanisterArg, Exporter, Grant, InitArg, Role};
+use ic_coppice_client::Client;
+use ic_coppice_client::command::Wait;
+use ic_coppice_host::{Checkpoint, Host};
+use ic_coppice_interface::{CanisterArg, Exporter, Grant, InitArg, Role};
 use std::sync::Arc;
 
 /// A canister, a caller with every role, and a directory.
@@ -22,7 +22,7 @@ impl World {
     /// Installs the canister.
     #[expect(clippy::new_without_default, reason = "it installs a canister")]
     pub fn new() -> Self {
-        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
         let (host, principal) = (Arc::new(Host::new()), Principal::self_authenticating(b"caller"));
         let init = InitArg {
             operators: vec![principal],

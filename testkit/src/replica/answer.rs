@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use axum::http::StatusCode;
-use coppice_host::certificate::cbor;
+use ic_coppice_host::certificate::cbor;
 use ic_transport_types::RejectResponse;
 use serde::Serialize;
 

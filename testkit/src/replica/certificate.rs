@@ -3,9 +3,9 @@
 use super::answer::Outcome;
 use anyhow::Result;
 use candid::Principal;
-use coppice_host::Host;
-use coppice_host::certificate::{Keys as NetworkKeys, cbor, number, tree};
 use ic_certification::hash_tree::leaf;
+use ic_coppice_host::Host;
+use ic_coppice_host::certificate::{Keys as NetworkKeys, cbor, number, tree};
 use ic_transport_types::{NodeSignature, RequestId};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use super::answer::Outcome;
 use super::reject::{reject_of, rejection};
 use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Nat, Principal, encode_args, encode_one};
-use coppice_host::{CanisterSettings, Host, RejectResponse, Status};
+use ic_coppice_host::{CanisterSettings, Host, RejectResponse, Status};
 use ic_management_canister_types::{
     CanisterIdRecord, CanisterInstallMode, CanisterStatusResult, CanisterStatusType, ChunkHash,
     DefiniteCanisterSettings, DeleteCanisterSnapshotArgs, InstallChunkedCodeArgs, InstallCodeArgs,
@@ -129,7 +129,7 @@ impl Management {
             "take_canister_snapshot" => {
                 let (TakeCanisterSnapshotArgs { canister_id, replace_snapshot, .. },) = read(arg)?;
                 let taken = host.take_canister_snapshot(canister_id, by, replace_snapshot.clone())?;
-                let coppice_host::Snapshot { id, taken_at_timestamp, total_size } = taken;
+                let ic_coppice_host::Snapshot { id, taken_at_timestamp, total_size } = taken;
                 let snapshot = Snapshot { id, taken_at_timestamp, total_size };
                 let of = kept.snapshots.entry(canister_id).or_default();
                 of.retain(|snapshot| Some(&snapshot.id) != replace_snapshot.as_ref());

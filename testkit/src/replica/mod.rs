@@ -21,8 +21,8 @@ use anyhow::Result;
 use axum::http::StatusCode;
 use candid::Principal;
 use certificate::{Described, Keys};
-use coppice_host::Host;
-use coppice_host::certificate::real_time;
+use ic_coppice_host::Host;
+use ic_coppice_host::certificate::real_time;
 use ic_transport_types::{
     QueryResponse, ReadStateResponse, RejectResponse, ReplyResponse, RequestId, TransportCallResponse,
 };

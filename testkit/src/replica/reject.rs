@@ -1,6 +1,6 @@
 //! Rejects as agents read them.
 
-use coppice_host::ErrorCode;
+use ic_coppice_host::ErrorCode;
 use ic_transport_types::{RejectCode, RejectResponse};
 
 /// The error code of a reject by the canister.
@@ -17,7 +17,7 @@ fn code(code: ErrorCode) -> Option<String> {
 }
 
 /// Returns a reject of the host.
-pub fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
+pub fn reject_of(reject: &ic_coppice_host::RejectResponse) -> RejectResponse {
     RejectResponse {
         reject_code: RejectCode::try_from(reject.reject_code as u64).unwrap_or(RejectCode::SysFatal),
         reject_message: reject.reject_message.clone(),

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::signature;
 use axum::http::StatusCode;
 use candid::Principal;
-use coppice_client::cbor;
+use ic_coppice_client::cbor;
 use ic_transport_types::{Envelope, EnvelopeContent, RequestId};
 
 /// A call or query.

@@ -2,8 +2,8 @@
 
 use crate::blocks::{append, next, sha256};
 use candid::Principal;
-use coppice_client::{Block, Client, Error, Retry, Transport};
-use coppice_interface::*;
+use ic_coppice_client::{Block, Client, Error, Retry, Transport};
+use ic_coppice_interface::*;
 
 /// Inputs of a transaction that takes more than one message.
 const INPUTS: u16 = 4_001;

@@ -1,7 +1,7 @@
 //! Blocks to append after the current head.
 
-use coppice_client::{Block, Client, Error, Transport};
-use coppice_interface::{AppendBlock, BlockHash, ReadError};
+use ic_coppice_client::{Block, Client, Error, Transport};
+use ic_coppice_interface::{AppendBlock, BlockHash, ReadError};
 use sha2::{Digest, Sha256};
 
 /// SHA-256.

@@ -1,9 +1,9 @@
 //! A canister that runs the tests from inside: `run` takes the name of a test and the canister under test, and traps if the test fails.
 
 use candid::Principal;
-use coppice_client::{Client, Failure, InterCanister, Retry};
-use coppice_interface::ReadError;
 use ic_cdk::{query, update};
+use ic_coppice_client::{Client, Failure, InterCanister, Retry};
+use ic_coppice_interface::ReadError;
 
 /// Runs one test.
 #[update]
@@ -23,7 +23,7 @@ fn names() -> Vec<String> {
 #[update]
 async fn wait_for_head(coppice: Principal, secs: u32) -> (u32, bool) {
     let client = Client::new(InterCanister::new(coppice).timeout(secs));
-    match client.query::<_, Result<coppice_interface::BlockHeader, ReadError>>("get_head", ()).await {
+    match client.query::<_, Result<ic_coppice_interface::BlockHeader, ReadError>>("get_head", ()).await {
         Ok(_) => (0, false),
         Err(error) => match &error.failure {
             Failure::Rejected(reject) => (reject.code, error.retry() == Retry::Again),

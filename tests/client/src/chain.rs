@@ -2,10 +2,10 @@
 
 use crate::blocks::{append, block, branch, id, next, sha256};
 use candid::Principal;
-use coppice_client::{
+use ic_coppice_client::{
     Block, CHUNK, Client, Error, ExportPager, Failure, HeaderPager, KeyPager, MAX_APPEND, Retry, Sent, Transport,
 };
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Client<T>, _: Principal) {

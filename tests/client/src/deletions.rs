@@ -1,8 +1,8 @@
 //! The deletion queue.
 
 use candid::Principal;
-use coppice_client::{Client, Error, Transport};
-use coppice_interface::*;
+use ic_coppice_client::{Client, Error, Transport};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 pub async fn a_repeated_acquire_returns_the_same_lease<T: Transport>(client: &Client<T>, _: Principal) {

@@ -4,8 +4,8 @@ use crate::applying;
 use crate::blocks::{append, branch, next};
 use crate::held::hold_back;
 use candid::Principal;
-use coppice_client::{Cause, Chain, Client, FollowError, Followed, Pause, Retry, Transport};
-use coppice_interface::*;
+use ic_coppice_client::{Cause, Chain, Client, FollowError, Followed, Pause, Retry, Transport};
+use ic_coppice_interface::*;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 

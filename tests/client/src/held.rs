@@ -2,8 +2,8 @@
 
 use crate::blocks::{block, next};
 use candid::Principal;
-use coppice_client::{Client, Error, Retry, Transport};
-use coppice_interface::*;
+use ic_coppice_client::{Client, Error, Retry, Transport};
+use ic_coppice_interface::*;
 
 /// Registers the caller as an exporter that acknowledges nothing, with room for 4 MiB more, and returns the exporter's name.
 pub async fn hold_back<T: Transport>(client: &Client<T>, caller: Principal) -> String {

@@ -14,8 +14,8 @@ mod held;
 mod records;
 
 use candid::Principal;
-use coppice_client::{Client, Transport};
-use coppice_interface::{InitArg, Role};
+use ic_coppice_client::{Client, Transport};
+use ic_coppice_interface::{InitArg, Role};
 
 /// The roles that the caller needs besides that of a registered exporter, which a test registers itself.
 pub const ROLES: [Role; 4] = [Role::Producer, Role::Operator, Role::BlobWorker, Role::Alert];

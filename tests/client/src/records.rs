@@ -2,8 +2,8 @@
 
 use crate::blocks::{id, sha256};
 use candid::Principal;
-use coppice_client::{Client, Transport};
-use coppice_interface::*;
+use ic_coppice_client::{Client, Transport};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 const RECORDS: u32 = 60;

@@ -2,7 +2,7 @@
 
 use crate::ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
-use coppice_host::{CanisterSettings, Host, MessageId, RejectResponse};
+use ic_coppice_host::{CanisterSettings, Host, MessageId, RejectResponse};
 use std::sync::Arc;
 use std::time::Duration;
 

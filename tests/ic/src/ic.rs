@@ -10,7 +10,7 @@ pub const FREEZING_THRESHOLD: u64 = 180 * 86_400;
 /// The Internet Computer that a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// `coppice_host`, in this process.
+    /// `ic_coppice_host`, in this process.
     Host,
     /// A PocketIC server.
     PocketIc,

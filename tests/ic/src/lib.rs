@@ -12,8 +12,8 @@ mod host;
 mod ic;
 mod pocket;
 
-use coppice_host::Host;
 pub use ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
+use ic_coppice_host::Host;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn embedded() -> (Box<dyn Ic>, Arc<Host>) {
 
 fn host() -> Host {
     // Without a cache, each of the test binaries would compile the same canister.
-    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    ic_coppice_host::set_module_cache(ic_coppice_host::default_module_cache());
     Host::new()
 }
 

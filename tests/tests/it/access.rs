@@ -4,13 +4,13 @@ use candid::types::FuncMode;
 use candid::{Principal, encode_args};
 use candid_parser::utils::CandidSource;
 use coppice_ic::Reject;
-use coppice_interface::access::FEEDERS;
-use coppice_interface::methods::{Method, TABLE};
-use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
+use ic_coppice_interface::access::FEEDERS;
+use ic_coppice_interface::methods::{Method, TABLE};
+use ic_coppice_interface::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! `append_block`: what it accepts, and each of its refusals, which change nothing.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Appends a block that is refused, and asserts that the refusal changes nothing.

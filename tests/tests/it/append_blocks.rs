@@ -1,10 +1,10 @@
 //! `append_blocks`: lists of blocks in one message, and the bounds of the message.
 
-use coppice_host::TrapPoint;
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use ic_coppice_host::TrapPoint;
+use ic_coppice_interface::*;
 use miniz_oxide::deflate::compress_to_vec;
 use serde_bytes::ByteBuf;
 

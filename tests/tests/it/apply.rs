@@ -2,11 +2,11 @@
 //! upgrades, the audit log. `records/src/apply/tests` compares the records with those of the single calls.
 
 use crate::utxo::get;
-use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{Tx, block};
+use ic_coppice_interface::*;
 
 pub const HEIGHT: u32 = 800_000;
 

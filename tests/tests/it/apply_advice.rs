@@ -7,10 +7,10 @@ use crate::utxo::configure;
 use candid::types::value::IDLArgs;
 use candid_parser::parse_idl_args;
 use candid_parser::utils::CandidSource;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use std::path::Path;
 
 /// Calls the command of an advice, with a value for `…`, as the controller, an operator and an admin.

@@ -2,10 +2,10 @@
 
 use crate::apply::{HEIGHT, apply, apply_by, argument};
 use crate::utxo::get;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{Tx, block, serialise, txid};
+use ic_coppice_interface::*;
 
 /// A canister that leaves the bytes of applied transactions in their blocks.
 fn without_copies() -> Coppice {

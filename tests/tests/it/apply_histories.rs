@@ -4,11 +4,11 @@
 
 use crate::apply_bytes::bytes_of;
 use crate::utxo::get;
-use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{self, Tx};
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 
 const HEIGHT: u32 = 500;

@@ -1,11 +1,11 @@
 //! Bodies whose lengths are the work: each message of applying, of `Kept` and of taking back stays small, and there is a way past each.
 
-use coppice_host::{Host, Kind, Outcome};
-use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::{Tx, block, var_int};
+use ic_coppice_host::{Host, Kind, Outcome};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

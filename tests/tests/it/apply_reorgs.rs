@@ -2,11 +2,11 @@
 //! late calls, pruned records, and memory that is refused.
 
 use crate::utxo::{configure, get};
-use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{self, Tx};
+use ic_coppice_interface::*;
 
 pub const HEIGHT: u32 = 1_000;
 

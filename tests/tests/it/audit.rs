@@ -1,12 +1,12 @@
 //! The audit log: it notes the changes that operators and admins make, and no other calls.
 
 use candid::{CandidType, Principal, encode_args};
-use coppice_interface::methods::TABLE;
-use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! `target_bytes` as a bound: for blocks of any size, and whatever holds pruning back, the chain takes less than the emergency watermark
 //! plus one block.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
+use ic_coppice_interface::*;
 
 const MB: usize = 1_000_000;
 const TARGET: u64 = 32 << 20;

@@ -2,13 +2,13 @@
 //! command's network tests.
 
 use candid::{Principal, decode_one, encode_args};
-use coppice_client::{Client, Embedded};
 use coppice_client_tests::{NAMES, ROLES, init_arg, run};
 use coppice_ic::{Backend, Ic};
-use coppice_interface::{Grant, InitArg};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::wasm;
+use ic_coppice_client::{Client, Embedded};
+use ic_coppice_interface::{Grant, InitArg};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,11 @@ fn with_a_caller() -> (Coppice, Principal) {
     let caller = coppice.ic.create_canister(controller);
     coppice.ic.install(caller, wasm::example("coppice_client_tests"), encode_args(()).unwrap(), controller);
     for_caller(&coppice, caller);
-    coppice.operator().grant_role(&Grant { principal: caller, role: coppice_interface::Role::Admin }).answer().unwrap();
+    coppice
+        .operator()
+        .grant_role(&Grant { principal: caller, role: ic_coppice_interface::Role::Admin })
+        .answer()
+        .unwrap();
     (coppice, caller)
 }
 

@@ -1,11 +1,11 @@
 //! Clocks that stand still or jump, and chains whose timestamps are of any year. Retention by age uses the chain's monotonic time; the lag
 //! of an exporter uses the clock alone.
 
-use coppice_host::Limits;
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_host::Limits;
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 const DAY: u64 = 86_400;

@@ -1,11 +1,11 @@
 //! Keys of one bucket, chosen by someone who knows the key of the hash: no message exceeds its limits.
 
-use coppice_host::{Host, Kind, Outcome};
-use coppice_interface::*;
-use coppice_storage::{HashKey, KEY};
 use coppice_tests::blocks::{block, id, seal, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
+use ic_coppice_host::{Host, Kind, Outcome};
+use ic_coppice_interface::*;
+use ic_coppice_storage::{HashKey, KEY};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Low cycles: growth that cannot be paid is refused, and timers that cannot be paid do not run. Only the embedded host can take cycles
 //! away and fill a subnet.
 
-use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 const G: u128 = 1_000_000_000;

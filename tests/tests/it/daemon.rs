@@ -1,11 +1,11 @@
 //! The daemon over days: bursts, pauses, duplicate firings, changes in the middle of a run. Tests that count instructions or move cycles
 //! run on the embedded host only.
 
-use coppice_host::{Execution, Host, Kind, Outcome};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
+use ic_coppice_host::{Execution, Host, Kind, Outcome};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 

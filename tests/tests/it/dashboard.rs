@@ -1,10 +1,10 @@
 //! The pages that the canister serves: their figures after a day of traffic, and their certification.
 
 use candid::{decode_one, encode_one};
-use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn request(url: &str) -> HttpRequest {

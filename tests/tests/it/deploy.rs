@@ -3,10 +3,10 @@
 use candid::decode_one;
 use candid::types::value::{IDLArgs, IDLValue};
 use candid_parser::parse_idl_args;
-use coppice_interface::{CanisterArg, Config, InitArg};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::wasm;
+use ic_coppice_interface::{CanisterArg, Config, InitArg};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

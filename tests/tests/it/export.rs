@@ -1,11 +1,11 @@
 //! Exporters: pages through the interface, what they cost, acknowledgements, and the guard.
 
-use coppice_host::{Host, Kind};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, plain, seal};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::reader::{Pulled, Reader};
+use ic_coppice_host::{Host, Kind};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn retain(blocks: u64) -> PrunePolicyArg {

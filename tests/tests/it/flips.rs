@@ -1,10 +1,10 @@
 //! Single flipped bits in stable memory, under a running canister and before an upgrade: none opens the export guard, changes a kept block,
 //! refuses an upgrade, or stops pruning. `COPPICE_FLIPS` sets their number (`scripts/soak`).
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_interface::*;
 
 /// Blocks before the flip.
 const BLOCKS: u64 = 24;

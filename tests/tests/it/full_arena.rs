@@ -3,10 +3,10 @@
 
 use crate::pruner::world::World;
 use crate::utxo::create;
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, id, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 const MIB: u64 = 1 << 20;

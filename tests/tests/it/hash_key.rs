@@ -1,12 +1,12 @@
 //! The hash key: drawn after an installation, then kept. Before, nothing is entered.
 
-use coppice_host::{Host, Principal, TrapPoint};
-use coppice_interface::*;
-use coppice_storage::HashKey;
 use coppice_tests::blocks::{plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg, init_arg};
 use coppice_tests::wasm;
+use ic_coppice_host::{Host, Principal, TrapPoint};
+use ic_coppice_interface::*;
+use ic_coppice_storage::HashKey;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

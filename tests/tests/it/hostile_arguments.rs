@@ -4,12 +4,12 @@
 use candid::TypeEnv;
 use candid::types::{Type, TypeInner};
 use candid_parser::utils::CandidSource;
-use coppice_host::{Checkpoint, Host, Kind, Outcome};
-use coppice_interface::methods::{Method, TABLE};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
+use ic_coppice_host::{Checkpoint, Host, Kind, Outcome};
+use ic_coppice_interface::methods::{Method, TABLE};
+use ic_coppice_interface::*;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;

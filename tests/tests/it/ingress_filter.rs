@@ -1,14 +1,14 @@
 //! The ingress filter: messages that it refuses cost the canister nothing.
 
 use candid::{Principal, encode_args};
-use coppice_host::{Kind, largest_argument};
-use coppice_interface::access::RATE_LIMITED;
-use coppice_interface::methods::{INGRESS, Method, TABLE};
-use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
+use ic_coppice_host::{Kind, largest_argument};
+use ic_coppice_interface::access::RATE_LIMITED;
+use ic_coppice_interface::methods::{INGRESS, Method, TABLE};
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 /// The longest argument that an ingress message holds.

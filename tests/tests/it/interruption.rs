@@ -8,12 +8,12 @@
 //! is stuck, and the life ends as the undisturbed one does.
 
 use candid::utils::ArgumentEncoder;
-use coppice_host::{Checkpoint, Host, Kind, TrapPoint};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
+use ic_coppice_host::{Checkpoint, Host, Kind, TrapPoint};
+use ic_coppice_interface::*;
 use std::sync::Arc;
 
 const RETAIN: u64 = 6;

@@ -1,10 +1,10 @@
 //! Pruning keeps up with fast feeds, with ids that repeat without end, and with blocks of any size.
 
-use coppice_host::{Execution, Kind};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_host::{Execution, Kind};
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {

@@ -1,9 +1,9 @@
 //! Secondary keys through the interface: appended and uploaded, paged, pruned, rolled back, upgraded.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
+use ic_coppice_interface::*;
 
 /// A block of three transactions, of which the first and the last have the key `a`.
 fn keyed(number: u64) -> AppendBlock {

@@ -1,10 +1,10 @@
 //! The longest blocks: uploaded, verified, committed, rolled back, pruned and reset in messages that are all small.
 
-use coppice_host::{Host, Kind, Outcome};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, plain_id, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
+use ic_coppice_host::{Host, Kind, Outcome};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The largest blocks in an index so large that each entry lies on its own page: every message of the daemon is small.
 
-use coppice_host::Kind;
-use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, seal, with_keys};
 use coppice_tests::coppice::{Coppice, default_arg};
+use ic_coppice_host::Kind;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Ids and hashes of the wrong length: every method that takes one refuses it, does not trap and changes nothing.
 
 use super::utxo::{all_ok, create, get};
-use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, blob_bytes};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::fmt::Debug;
 

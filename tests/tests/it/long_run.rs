@@ -1,8 +1,8 @@
 //! A long run: stable memory grows to a plateau and stays there.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
+use ic_coppice_interface::*;
 
 /// Blocks, if `COPPICE_LONG_RUN` names no other number.
 const BLOCKS: u64 = 4_000;

@@ -2,12 +2,12 @@
 //! blocks that the model prunes, and a registered exporter has pulled every block before it is pruned.
 
 use coppice_ic::Backend;
-use coppice_interface::*;
 use coppice_model::chain::{Made, Model, Upload, Whereabouts};
 use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::reader::{Pulled, Reader};
+use ic_coppice_interface::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;

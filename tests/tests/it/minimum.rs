@@ -1,11 +1,11 @@
 //! The minimum tests of `pruning-spec-v1.md` 9, under their names there. More tests of each point are in `prune`, `interruption`,
 //! `long_run`, and next to the code.
 
-use coppice_host::{Host, Kind, TrapPoint};
-use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
+use ic_coppice_host::{Host, Kind, TrapPoint};
+use ic_coppice_interface::*;
 
 fn retain(blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() }
@@ -38,7 +38,7 @@ fn repeated_allocate_and_free_of_one_class_stops_growing() {
 struct Pruned {
     coppice: Coppice,
     host: std::sync::Arc<Host>,
-    before: coppice_host::Checkpoint,
+    before: ic_coppice_host::Checkpoint,
     /// System calls of the message that prunes.
     system_calls: u64,
 }

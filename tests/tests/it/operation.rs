@@ -1,10 +1,10 @@
 //! Settings and status, as an operator sees and changes them.
 
 use candid::CandidType;
-use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
+use ic_coppice_interface::*;
 
 #[test]
 fn settings_are_checked_changed_and_kept() {

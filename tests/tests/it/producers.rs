@@ -1,10 +1,10 @@
 //! A stolen or faulty producer's key: almost everything it can do is undone.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn with_rival() -> Coppice {

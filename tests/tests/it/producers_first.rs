@@ -1,10 +1,10 @@
 //! Producers come first: in rounds of seven billion instructions, blocks that arrive at random wait no longer while the daemon works off a
 //! backlog than while it is switched off. Rounds are those of the embedded host.
 
-use coppice_host::Host;
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_host::Host;
+use ic_coppice_interface::*;
 use std::sync::Arc;
 
 /// Transactions and body of the demonstration's average block.

@@ -1,9 +1,9 @@
 //! Pruning through the interface: budgets, the daemon, and reuse of space.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes};
+use ic_coppice_interface::*;
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(retain_blocks), min_kept_blocks: Some(0), ..PrunePolicyArg::default() }

@@ -1,9 +1,9 @@
 //! Queries: their answers, and each of their errors.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{self, hash, plain, plain_id};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn chain() -> Coppice {

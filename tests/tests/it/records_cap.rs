@@ -4,11 +4,11 @@
 use crate::deletion_queue::{WORKER, acquire, grant_workers, status, wanted};
 use crate::pruner::world::{World, orphans};
 use crate::utxo::{all_ok, configure, create, set_mined};
-use coppice_interface::*;
 use coppice_tests::blocks::{id, plain};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 const MIB: u64 = 1 << 20;

@@ -2,12 +2,12 @@
 //! more work than a message may do.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
-use coppice_host::{Host, Limits, StablePagePrices};
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::{Host, Limits, StablePagePrices};
+use ic_coppice_interface::*;
 
 /// Writes to stable memory `at` bytes before the place where `bytes` follow `before`.
 pub fn damage(

@@ -1,9 +1,9 @@
 //! `reset_chain`: empties the chain, which may begin again at any number.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, blob_bytes};
+use ic_coppice_interface::*;
 
 fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
     coppice.operator().reset_chain(&ResetChain { head_hash: head_hash.into(), drop_unexported }).answer()

@@ -1,9 +1,9 @@
 //! `rollback_to`: a reorg is a rollback and new appends.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
+use ic_coppice_interface::*;
 
 fn rollback(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackError> {
     coppice.producer().rollback_to(number, None).answer()

@@ -2,13 +2,13 @@
 
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, decode_one, encode_args};
-use coppice_client::Block;
 use coppice_ic::Reject;
-use coppice_interface::{Grant, HeldBy, PrunePolicyArg, Role};
 use coppice_sequencer::{Accepted, Produced};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::wasm;
+use ic_coppice_client::Block;
+use ic_coppice_interface::{Grant, HeldBy, PrunePolicyArg, Role};
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};

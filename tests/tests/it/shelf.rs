@@ -1,4 +1,4 @@
-//! The example canister on `coppice_storage`: `examples/shelf`.
+//! The example canister on `ic_coppice_storage`: `examples/shelf`.
 
 use candid::utils::{ArgumentDecoder, ArgumentEncoder};
 use candid::{Principal, decode_args, encode_args};

@@ -1,9 +1,9 @@
 //! The index of a chain that was long and is short gives its memory back, in messages of bounded cost, also over upgrades.
 
-use coppice_host::{Kind, Outcome};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, id};
 use coppice_tests::coppice::{Coppice, default_arg};
+use ic_coppice_host::{Kind, Outcome};
+use ic_coppice_interface::*;
 
 const BLOCKS: u64 = 30;
 const IDS: u64 = 5_000;

@@ -1,11 +1,11 @@
 //! The largest blocks in a large index, entered and removed in slices: no message is large, and readers see a block only when it is whole.
 
-use coppice_host::{Checkpoint, Host, Kind, Outcome};
-use coppice_interface::*;
 use coppice_model::chain as model;
 use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, blob_bytes, default_arg};
+use ic_coppice_host::{Checkpoint, Host, Kind, Outcome};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -2,12 +2,12 @@
 //! `docs/operations/security.md` links to the table.
 
 use crate::stop::{stop, with_an_operator_and_an_admin};
-use coppice_interface::methods::TABLE;
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::transactions::{Tx, block};
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::path::Path;

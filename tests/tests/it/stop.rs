@@ -2,11 +2,11 @@
 //! `pruner::s2_6_external`.
 
 use crate::pruner::world::{World, orphans, which};
-use coppice_interface::*;
 use coppice_tests::blocks::{plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// `set_deletions_stopped`.
 pub fn stop(coppice: &Coppice, who: Who, stopped: bool) -> Result<(), DeletionsError> {

@@ -1,10 +1,10 @@
 //! Work that traps repeatedly in ticks is quarantined and reported, and all other work is done. Only the embedded host has such faults.
 
-use coppice_host::{Host, Kind, Outcome, StableAccess};
-use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use ic_coppice_host::{Host, Kind, Outcome, StableAccess};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 use std::collections::BTreeSet;

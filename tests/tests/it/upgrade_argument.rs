@@ -1,10 +1,10 @@
 //! Arguments of an upgrade and of an installation: refused if they would be ignored.
 
 use candid_parser::parse_idl_args;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::wasm;
+use ic_coppice_interface::*;
 
 /// Upgrades to the same wasm with an argument in Candid's text.
 fn upgrade(coppice: &Coppice, argument: &str) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Cycles that an upgrade needs. Only the embedded host can take cycles away.
 
-use coppice_interface::*;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_interface::*;
 
 const G: u128 = 1_000_000_000;
 

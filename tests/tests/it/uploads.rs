@@ -1,9 +1,9 @@
 //! Uploads: any order, any repetition, any interruption.
 
-use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, plain_id, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn begin(coppice: &Coppice, block: &AppendBlock, chunk_size: usize) -> Result<UploadProgress, AppendError> {

@@ -1,9 +1,9 @@
 //! UTXO records through the interface: batches, roles, uploads, upgrades at every message.
 
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, blob_bytes};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 pub type Done<T> = Batch<Result<T, UtxoError>>;

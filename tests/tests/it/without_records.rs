@@ -5,12 +5,12 @@ use crate::deletion_queue::{at, name};
 use crate::utxo::{all_ok, configure, create, spend};
 use candid::encode_args;
 use coppice_client_tests::{NAMES, OF_RECORDS, ROLES, run};
-use coppice_interface::methods::TABLE;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::{Tx, block};
 use coppice_tests::wasm;
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::*;
 
 /// Most bytes of the wasm.
 const MOST_BYTES: usize = 3_600_000;

@@ -1,9 +1,9 @@
 //! The worst hour of each role's key in cycles, as `SECURITY.md` states it: computed from the tables of the interface, the default settings
 //! of buckets and the prices of the platform.
 
-use coppice_interface::access::FEEDERS;
-use coppice_interface::methods::TABLE;
-use coppice_interface::{Config, Role};
+use ic_coppice_interface::access::FEEDERS;
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::{Config, Role};
 
 /// Cycles of an ingress message and of its execution, on a subnet of 13 nodes.
 const MESSAGE: u64 = 1_200_000 + 5_000_000;

@@ -7,7 +7,7 @@ use crate::platform::cycles;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, time_secs};
 use crate::state::{State, mutate, read, tally};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Runs a producer's message, and arms the daemon.
@@ -160,10 +160,10 @@ mod tests {
     use crate::platform::{cycles, native};
     use crate::{memory, state};
     use candid::Principal;
-    use coppice_chain::testing;
-    use coppice_interface::access::{ADMINS, BLOCK_PRODUCERS, REVERTERS, UPLOADERS};
     use coppice_model::blocks::{block_id, upload};
-    use coppice_storage::NS;
+    use ic_coppice_chain::testing;
+    use ic_coppice_interface::access::{ADMINS, BLOCK_PRODUCERS, REVERTERS, UPLOADERS};
+    use ic_coppice_storage::NS;
 
     /// Runs a message. Returns how often the message borrows the state, and the method's reply.
     fn visits<T>(roles: &[Role], method: impl FnOnce() -> T) -> (u64, T) {

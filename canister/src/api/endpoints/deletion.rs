@@ -6,10 +6,10 @@ use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, cycles, time_ns};
 use crate::state::{State, mutate, read};
-use coppice_interface::access::UTXO_FEEDERS;
-use coppice_interface::text::hex;
-use coppice_interface::*;
-use coppice_records::deletion::Name;
+use ic_coppice_interface::access::UTXO_FEEDERS;
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::*;
+use ic_coppice_records::deletion::Name;
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 

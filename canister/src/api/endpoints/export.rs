@@ -4,8 +4,8 @@ use crate::operation::daemon;
 use crate::platform;
 use crate::platform::meter::{Hot, counted};
 use crate::state::{mutate, read};
-use coppice_chain::export;
-use coppice_interface::*;
+use ic_coppice_chain::export;
+use ic_coppice_interface::*;
 
 pub fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     mutate(|state| state.register_exporter(&exporter))

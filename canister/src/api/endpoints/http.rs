@@ -3,7 +3,7 @@
 use crate::api::http;
 use crate::host;
 use crate::state::read;
-use coppice_interface::{HttpRequest, HttpResponse};
+use ic_coppice_interface::{HttpRequest, HttpResponse};
 
 pub fn http_request(request: HttpRequest) -> HttpResponse {
     match host::answer(&request) {

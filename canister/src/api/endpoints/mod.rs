@@ -21,7 +21,7 @@ use crate::platform;
 use candid::CandidType;
 #[cfg(feature = "records")]
 use candid::Principal;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Serves an update.
@@ -57,7 +57,7 @@ macro_rules! calls {
     }) => {
         $(pub fn $name() {
             let run = |($($arg,)*): ($($type,)*)| -> calls!(@reply $answer $(, $error)?) { super::$area::$name($($arg),*) };
-            $kind(coppice_interface::access::$roles, calls!(@decode $name), wire::tables::replies::$name, run);
+            $kind(ic_coppice_interface::access::$roles, calls!(@decode $name), wire::tables::replies::$name, run);
         })*
     };
     (@reply $answer:ty) => { $answer };

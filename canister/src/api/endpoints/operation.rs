@@ -4,7 +4,7 @@ use crate::logs;
 use crate::operation::{self, daemon, storage};
 use crate::platform;
 use crate::state::{mutate, read};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 pub fn get_config() -> Config {
     read(|state| state.config.clone())

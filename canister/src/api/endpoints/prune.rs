@@ -2,7 +2,7 @@
 
 use crate::operation::daemon;
 use crate::state::{mutate, read};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 pub fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
     change_policy(&change)

@@ -4,8 +4,8 @@ use crate::logs::audit::{field, fields, named};
 use crate::operation::daemon;
 use crate::state::records::settings_of;
 use crate::state::{State, mutate, read};
-use coppice_interface::*;
-use coppice_records::pruning::NotifiedHeight;
+use ic_coppice_interface::*;
+use ic_coppice_records::pruning::NotifiedHeight;
 use std::fmt::Debug;
 
 /// Runs a message that may change the jobs, then arms the daemon.

@@ -3,14 +3,14 @@
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
-use coppice_records::apply::{bytes_of, in_blocks};
-use coppice_records::external::Records;
-use coppice_records::external::create::create;
+use ic_coppice_records::apply::{bytes_of, in_blocks};
+use ic_coppice_records::external::Records;
+use ic_coppice_records::external::create::create;
 
 use crate::state::records::AtHeight;
 use crate::state::{mutate, read};
-use coppice_interface::*;
-use coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
+use ic_coppice_interface::*;
+use ic_coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 
 /// Runs a change of records.
 fn change<T>(height: u32, run: impl FnOnce(AtHeight) -> T) -> T {

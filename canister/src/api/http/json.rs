@@ -4,7 +4,7 @@ use super::answer::{Answer, Parameters};
 use crate::logs;
 use crate::state::State;
 use candid::Principal;
-use coppice_interface::{LogEntry, LogPriority};
+use ic_coppice_interface::{LogEntry, LogPriority};
 use serde_json::{Value, json};
 
 /// Maximum bytes of the lines in a response, because an update call's reply has at most 2 MiB.

@@ -5,8 +5,8 @@ use super::answer::{Answer, source};
 use crate::operation::{health, storage};
 use crate::platform::{self, meter};
 use crate::state::{State, tally};
-use coppice_chain::ChainState;
-use coppice_interface::Severity;
+use ic_coppice_chain::ChainState;
+use ic_coppice_interface::Severity;
 use ic_metrics_encoder::MetricsEncoder;
 use std::io::{self, Write};
 

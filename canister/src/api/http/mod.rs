@@ -12,7 +12,7 @@ mod page;
 use crate::api::certified;
 use crate::state::State;
 use answer::{Answer, Parameters, source};
-use coppice_interface::{HttpRequest, HttpResponse};
+use ic_coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 
 /// Maximum bytes of a URL.

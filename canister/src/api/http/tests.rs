@@ -3,7 +3,7 @@ use crate::memory;
 use crate::platform::{self, meter, native};
 use crate::state::records::settings_of;
 use crate::state::{self, mutate, read};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// Installs a canister without any setup.
 fn new() {
@@ -144,7 +144,7 @@ fn fail_to_preserve(error: UtxoRefusal) {
         let (pruner, records) = state.utxo_pruner();
         pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &UtxoSettings::default());
         pruner.notify_block(1_300, true, false).unwrap();
-        pruner.fail(coppice_records::pruning::blocked(7, &[0; 32], None, error), records.settings);
+        pruner.fail(ic_coppice_records::pruning::blocked(7, &[0; 32], None, error), records.settings);
     });
 }
 
@@ -212,10 +212,10 @@ fn all_queries_are_searched_for_the_balance() {
 fn want_memory() {
     native::with(|world| world.liquid_cycles = 1 << 100);
     memory::set_max_pages(memory::billed_pages());
-    let take = || memory::arena().unwrap().take_granules(coppice_chain::owners::KEY_INDEX, 1);
+    let take = || memory::arena().unwrap().take_granules(ic_coppice_chain::owners::KEY_INDEX, 1);
     while take().is_ok() {}
     memory::set_max_pages(u64::MAX);
-    assert_eq!(memory::growth(|growth| growth.put_off(take)), Err(coppice_storage::GrowError::Later));
+    assert_eq!(memory::growth(|growth| growth.put_off(take)), Err(ic_coppice_storage::GrowError::Later));
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn page_reports_whether_appends_go_on() {
     assert_eq!(sub(), "Nothing needs you. Appends go on.");
     let append = |number| {
         mutate(|state| {
-            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (ic_coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
         });
     };
@@ -407,11 +407,11 @@ fn metrics_are_valid_prometheus_text() {
     // One of the exporters has a block less to acknowledge.
     for number in 0..3 {
         mutate(|state| {
-            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (ic_coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
         });
     }
-    let hash = coppice_chain::testing::block(0, &[], 10).hash;
+    let hash = ic_coppice_chain::testing::block(0, &[], 10).hash;
     let archive = candid::Principal::from_slice(&[7]);
     mutate(|state| state.exporters.acknowledge(&state.chain, archive, 0, &hash)).unwrap();
     meter::count(meter::Hot::AppendBlock, 250_000);

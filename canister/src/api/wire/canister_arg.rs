@@ -9,7 +9,7 @@ use candid::CandidType;
 use candid::binary_parser::Header;
 use candid::types::subtype::{Gamma, OptReport, subtype_with_config};
 use candid::types::{Label, Type, TypeEnv, TypeInner};
-use coppice_interface::{CanisterArg, ConfigChange, InitArg};
+use ic_coppice_interface::{CanisterArg, ConfigChange, InitArg};
 use std::io::Cursor;
 
 /// The longest name of a type that an error quotes.

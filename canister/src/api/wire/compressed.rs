@@ -12,7 +12,7 @@
 //! type table.
 
 use super::known::{self, Argument};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_storage::{Ic, Platform as _};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF};
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
@@ -101,8 +101,8 @@ fn plain(bytes: &[u8]) -> Result<Vec<u8>, Unreadable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::AppendBlock;
-    use coppice_storage::twin;
+    use ic_coppice_interface::AppendBlock;
+    use ic_coppice_storage::twin;
     use miniz_oxide::deflate::compress_to_vec;
     use proptest::prelude::*;
     use serde_bytes::ByteBuf;
@@ -123,7 +123,7 @@ mod tests {
         let block = |number| AppendBlock {
             number: number as u64,
             body: ByteBuf::from((0..body).map(|at| (at * at % 251) as u8).collect::<Vec<_>>()),
-            ..coppice_chain::testing::block(number as u64, &[[1; 32]], 0)
+            ..ic_coppice_chain::testing::block(number as u64, &[[1; 32]], 0)
         };
         (0..count).map(block).collect()
     }

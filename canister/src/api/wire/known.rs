@@ -10,7 +10,7 @@
 
 use super::quota::DECODING_QUOTA;
 use super::tables::arguments;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The unread rest of a message, and the rest of its quota in `candid`'s units.

@@ -76,7 +76,7 @@ pub fn answer<T: CandidType>(table: &[u8], value: T) -> Vec<u8> {
 mod tests {
     use super::quota::DECODING_QUOTA;
     use super::*;
-    use coppice_interface::*;
+    use ic_coppice_interface::*;
     use serde_bytes::ByteBuf;
 
     fn encode<T: CandidType>(value: T) -> Vec<u8> {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_largest_messages_fit_the_quota() {
         let blob = |byte: u8, len: usize| ByteBuf::from(vec![byte; len]);
-        let block = AppendBlock { body: blob(1, 2_000_000), ..coppice_chain::testing::block(7, &[[1; 32]; 30], 9) };
+        let block = AppendBlock { body: blob(1, 2_000_000), ..ic_coppice_chain::testing::block(7, &[[1; 32]; 30], 9) };
         let create = |len: usize, n: usize| {
             let mined =
                 Some(MinedIn { blocks: vec![BlockRef { block_id: 1, height: 2, subtree: 3 }], on_longest_chain: true });

@@ -8,9 +8,9 @@ use crate::bench::{key, said};
 use crate::platform::instructions;
 use crate::state::records::settings_of;
 use crate::state::{State, mutate};
-use coppice_interface::*;
-use coppice_records::utxo::Call;
 use ic_cdk::update;
+use ic_coppice_interface::*;
+use ic_coppice_records::utxo::Call;
 
 /// Blocks for which all unmined records of the bench stay young.
 const YOUNG: u32 = 1_000_000;

@@ -7,8 +7,8 @@
 use super::transaction::Transaction;
 use super::{HEIGHT, Peer, RETENTION};
 use crate::memory;
-use coppice_interface::Spend;
-use coppice_storage::Space;
+use ic_coppice_interface::Spend;
+use ic_coppice_storage::Space;
 use ic_stable_structures::StableBTreeMap;
 use std::ops::Bound::{Excluded, Included};
 use std::ops::RangeInclusive;

@@ -2,8 +2,8 @@
 
 use super::SPENDER;
 use crate::bench::key;
-use coppice_interface::*;
-use coppice_records::utxo::Parsed;
+use ic_coppice_interface::*;
+use ic_coppice_records::utxo::Parsed;
 use serde_bytes::ByteBuf;
 
 /// A transaction, parsed and not.

@@ -4,9 +4,9 @@ use super::fields::Change;
 use super::head::{Head, MOST};
 use crate::platform;
 use candid::Principal;
-use coppice_interface::AuditEntry;
-use coppice_interface::text::{MARK, cut};
-use coppice_storage::cbor;
+use ic_coppice_interface::AuditEntry;
+use ic_coppice_interface::text::{MARK, cut};
+use ic_coppice_storage::cbor;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 

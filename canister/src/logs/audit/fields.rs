@@ -1,7 +1,7 @@
 //! Named values of the state. The differences between two readings are a call's changes.
 
-use coppice_interface::text::hex;
-use coppice_storage::cbor::{self, Value};
+use ic_coppice_interface::text::hex;
+use ic_coppice_storage::cbor::{self, Value};
 use serde::{Deserialize, Serialize};
 
 /// Names with values.
@@ -83,7 +83,7 @@ pub fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::{Config, PrunePolicy, UtxoSettings};
+    use ic_coppice_interface::{Config, PrunePolicy, UtxoSettings};
 
     fn change(name: &str, before: Option<&str>, after: Option<&str>) -> Change {
         Change { name: name.into(), before: before.map(Into::into), after: after.map(Into::into) }

@@ -27,12 +27,12 @@ pub use entry::Call;
 pub use fields::{Change, Fields, changes, field, fields, named};
 
 use crate::{memory, places};
-use coppice_interface::AuditPage;
-use coppice_storage::bytes::{array_at, u64_at};
-use coppice_storage::header::Header;
-use coppice_storage::{OpenError, Space};
 use entry::Entry;
 use head::Head;
+use ic_coppice_interface::AuditPage;
+use ic_coppice_storage::bytes::{array_at, u64_at};
+use ic_coppice_storage::header::Header;
+use ic_coppice_storage::{OpenError, Space};
 use ring::Ring;
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ impl AuditLog {
         let word = |which: usize| u64_at(&header, 8 + 8 * which);
         let ring = |which: usize| -> Result<Ring, OpenError> {
             let space = memory::space(places::AUDIT_RINGS[which])?;
-            let slots = coppice_storage::ring::Ring::open(space, places::AUDIT_LEN, places::AUDIT_LENS[which])?;
+            let slots = ic_coppice_storage::ring::Ring::open(space, places::AUDIT_LEN, places::AUDIT_LENS[which])?;
             Ok(Ring { slots, written: word(1 + which) })
         };
         let rings = [ring(ADMINS)?, ring(OPERATORS)?, ring(UNCHANGED)?];

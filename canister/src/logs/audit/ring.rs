@@ -8,9 +8,9 @@
 use super::entry::{Call, Entry};
 use super::head::{HEAD, Head};
 use crate::places;
-use coppice_storage::bytes::{u32_at, u64_at};
-use coppice_storage::cbor;
-use coppice_storage::ring::Ring as Slots;
+use ic_coppice_storage::bytes::{u32_at, u64_at};
+use ic_coppice_storage::cbor;
+use ic_coppice_storage::ring::Ring as Slots;
 
 /// Nanoseconds within which the calls of one caller through one method share an entry.
 pub const HOUR: u64 = 3_600_000_000_000;

@@ -5,14 +5,14 @@ use super::*;
 use crate::memory;
 use crate::platform::native;
 use candid::Principal;
-use coppice_interface::AuditEntry;
 use head::MOST;
+use ic_coppice_interface::AuditEntry;
 use ring::HOUR;
 
 const NOON: u64 = 100 * HOUR;
 
 fn log() -> AuditLog {
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     AuditLog::open(cells).unwrap()
 }
 
@@ -196,14 +196,14 @@ fn call_that_joins_an_older_entry_does_not_move_the_others() {
     let arena = memory::arena().unwrap();
     memory::set_max_pages(memory::billed_pages());
     let taken: Vec<u64> =
-        std::iter::from_fn(|| arena.take_granules(coppice_chain::owners::KEY_INDEX, 1).ok()).collect();
+        std::iter::from_fn(|| arena.take_granules(ic_coppice_chain::owners::KEY_INDEX, 1).ok()).collect();
     let note = |audit: &mut AuditLog, caller: u8| {
         audit.note(true, &call(caller, "set", NOON), vec![change("a", "1", "2")]);
     };
     (0..20).for_each(|caller| note(&mut audit, caller));
     let kept: Vec<u64> = (5..20).rev().collect();
     assert_eq!(numbers(&audit), kept, "a leaf has 15 entries");
-    taken.into_iter().for_each(|granule| arena.give_granules(coppice_chain::owners::KEY_INDEX, granule, 1));
+    taken.into_iter().for_each(|granule| arena.give_granules(ic_coppice_chain::owners::KEY_INDEX, granule, 1));
     note(&mut audit, 15);
     assert_eq!(numbers(&audit), kept);
     assert_eq!(all(&audit).into_iter().find(|entry| entry.number == 15).unwrap().calls, 2);
@@ -217,7 +217,7 @@ fn damaged_entry_is_left_out_and_another_version_is_refused() {
     let mut audit = fresh();
     (0..5).for_each(|hour| audit.note(true, &call(1, "set", hour * HOUR), vec![change("a", "1", "2")]));
     let (cells, entries) =
-        (coppice_storage::testing::cells(), coppice_storage::testing::space(places::AUDIT_RINGS[ADMINS]));
+        (ic_coppice_storage::testing::cells(), ic_coppice_storage::testing::space(places::AUDIT_RINGS[ADMINS]));
     let slot = audit.rings[ADMINS].slots.slot(2);
     // Damage to the number, the length and the entry.
     for (byte, wrong) in [(0, 9), (34, 1), (36, 0xFF)] {
@@ -231,7 +231,7 @@ fn damaged_entry_is_left_out_and_another_version_is_refused() {
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (5, 1)] {
         let [right] = cells.read(places::AUDIT + byte);
         cells.write(places::AUDIT + byte, &[wrong]);
-        assert!(AuditLog::open(coppice_storage::testing::cells()).is_err(), "byte {byte}");
+        assert!(AuditLog::open(ic_coppice_storage::testing::cells()).is_err(), "byte {byte}");
         cells.write(places::AUDIT + byte, &[right]);
     }
 }
@@ -243,13 +243,13 @@ fn the_layout_is_what_it_was() {
     audit.note(true, &call(1, "set", 0x0102), vec![change("a", "1", "2")]);
     audit.note(false, &call(1, "set", 0x0102), vec![change("a", "1", "2")]);
     audit.note(false, &call(1, "set", 0x0102), vec![]);
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     assert_eq!((places::AUDIT, places::HISTORY), (184_320, 188_416));
     let header: [u8; HEADER] = cells.read(places::AUDIT);
     assert_eq!(header[..16], *b"CPAU\x03\0\0\0\x03\0\0\0\0\0\0\0");
     assert_eq!(header[16..].chunks(8).map(|written| written[0]).collect::<Vec<_>>(), [1, 1, 1]);
     for (number, space) in places::AUDIT_RINGS.into_iter().enumerate() {
-        let (entries, slot) = (coppice_storage::testing::space(space), 4_096);
+        let (entries, slot) = (ic_coppice_storage::testing::space(space), 4_096);
         let head: [u8; 36] = entries.read(slot);
         assert_eq!((head[..8].to_vec(), head[8], head[16], head[17]), (vec![0; 8], number as u8, 2, 1));
         assert_eq!(head[24..32], call(1, "set", 0).key().to_le_bytes());

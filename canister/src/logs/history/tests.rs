@@ -3,8 +3,8 @@ use crate::memory;
 use crate::operation::sampling;
 use crate::platform::{self, native};
 use crate::state::{self, mutate, read};
-use coppice_interface::{InitArg, PrunePolicyArg};
-use coppice_storage::NS;
+use ic_coppice_interface::{InitArg, PrunePolicyArg};
+use ic_coppice_storage::NS;
 
 /// The start of a half hour.
 const T: u64 = 1_700_000_000 / COARSE_EVERY * COARSE_EVERY;
@@ -85,7 +85,7 @@ fn tick_samples_after_its_work() {
     mutate(|state| state.set_prune_policy(&policy)).unwrap();
     for number in 0..5 {
         mutate(|state| {
-            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (ic_coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
         });
     }
@@ -107,7 +107,7 @@ fn a_damaged_sample_is_left_out() {
         at(T + 60 * minute);
         mutate(sampling::note);
     }
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
     cells.write(Span::Day.address(T + 120), &(T + 180).to_le_bytes());
     assert_eq!(times(Span::Day, T + 240), [T, T + 180, T + 240]);
@@ -137,7 +137,7 @@ fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem()
     at(T + 6_060);
     mutate(sampling::note);
     let worst = read(seen).problems.first().map(|problem| problem.severity);
-    assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(coppice_interface::Severity::Notice)));
+    assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(ic_coppice_interface::Severity::Notice)));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_layout_is_what_it_was() {
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 60);
     mutate(sampling::note);
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     let header: [u8; 24] = cells.read(places::HISTORY);
     let begin = [&b"CPHI\x01\0\0\0"[..], &0u64.to_le_bytes(), &(T + 60).to_le_bytes()].concat();
     assert_eq!(header.as_slice(), begin);

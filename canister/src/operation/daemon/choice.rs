@@ -6,7 +6,7 @@ use super::records;
 use crate::platform::cycles;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
-use coppice_storage::NS;
+use ic_coppice_storage::NS;
 
 /// All duties. The first group is also worked on below `min_liquid_cycles`.
 static DUTIES: [&[&dyn Duty]; 2] = [&[&Blocks], records::DUTIES];

@@ -8,7 +8,7 @@ use crate::platform::cycles::{self, Pause};
 use crate::platform::timers::Timer;
 use crate::platform::{self};
 use crate::state::{State, mutate};
-use coppice_storage::NS;
+use ic_coppice_storage::NS;
 use std::mem::replace;
 
 /// Seconds between a draw that failed and the next.

@@ -6,7 +6,7 @@ use crate::platform::meter::Hot;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
 use crate::{logs, memory, platform};
-use coppice_storage::NS;
+use ic_coppice_storage::NS;
 use std::mem::replace;
 
 /// Seconds between two attempts to grow memory, if growing traps or is refused.

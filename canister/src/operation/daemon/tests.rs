@@ -3,7 +3,7 @@ use crate::memory;
 use crate::platform::meter::Hot;
 use crate::platform::native;
 use crate::state::{self, read};
-use coppice_interface::{InitArg, PrunePolicy, UtxoBlockAssemblyState};
+use ic_coppice_interface::{InitArg, PrunePolicy, UtxoBlockAssemblyState};
 
 fn grow(state: &mut State) {
     records::grow(state, platform::time_ns());
@@ -54,8 +54,8 @@ fn lasting_conditions_are_logged_once() {
     }
     for said in [1, 2] {
         // More than the raw memory that is there.
-        let bytes = memory::billed_pages() * coppice_storage::WASM_PAGE;
-        let space = coppice_storage::testing::space(coppice_records::places::DELETIONS);
+        let bytes = memory::billed_pages() * ic_coppice_storage::WASM_PAGE;
+        let space = ic_coppice_storage::testing::space(ic_coppice_records::places::DELETIONS);
         assert!(memory::growth(|growth| growth.put_off(|| space.reserve(bytes))).is_err());
         let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
         (0..200).for_each(|_| mutate(grow));
@@ -106,7 +106,7 @@ fn firing_works_on_the_duty_that_has_been_due_longest() {
 fn begun_work_goes_before_a_duty_that_has_been_due_longer() {
     fresh();
     mutate(start);
-    let block = coppice_chain::testing::block(0, &[coppice_chain::testing::id(0)], 10);
+    let block = ic_coppice_chain::testing::block(0, &[ic_coppice_chain::testing::id(0)], 10);
     let (begin, _) = coppice_model::blocks::upload(&block, 1 << 20);
     mutate(|state| {
         let (admission, now) = (state.admission(), platform::time_secs());
@@ -179,7 +179,7 @@ fn safety_timer_follows_the_interval_of_a_job() {
     mutate(|state| {
         state.deletions_stopped = None;
         let change =
-            coppice_interface::UtxoPrunerSettingsChange { tick_interval_secs: Some(3_600), ..Default::default() };
+            ic_coppice_interface::UtxoPrunerSettingsChange { tick_interval_secs: Some(3_600), ..Default::default() };
         state.records.pruner.set_settings(&change, &state.config.utxo.clone().unwrap()).unwrap();
         arm(state);
         let due = state.records.pruner.next_tick_ns;

@@ -1,7 +1,7 @@
 //! Severity and remedy of each problem code.
 
 use super::action::{Action, Command};
-use coppice_interface::{ProblemCode, Severity};
+use ic_coppice_interface::{ProblemCode, Severity};
 
 /// Remedy if the cap on memory is near or reached.
 const CAP_ACTION: &str =

@@ -6,12 +6,12 @@ use super::records;
 use super::sentences::{another_key, holder, remedy_of_holder};
 use crate::state::State;
 use crate::{memory, platform};
-use coppice_chain::ChainStore;
-use coppice_chain::pruning::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
-use coppice_interface::text::{duration, many};
-use coppice_interface::{ProblemCode, PruneStatus};
-use coppice_storage::WASM_PAGE;
-use coppice_storage::blob::BlobStore;
+use ic_coppice_chain::ChainStore;
+use ic_coppice_chain::pruning::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
+use ic_coppice_interface::text::{duration, many};
+use ic_coppice_interface::{ProblemCode, PruneStatus};
+use ic_coppice_storage::WASM_PAGE;
+use ic_coppice_storage::blob::BlobStore;
 
 /// Seconds for which ticks may end with work left.
 const PATIENCE_SECS: u64 = 600;
@@ -130,7 +130,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
         );
     }
     // The target suffices, and memory does not.
-    let pages = memory::growth(coppice_storage::Growth::max_pages) + (target - marks.target).div_ceil(WASM_PAGE);
+    let pages = memory::growth(ic_coppice_storage::Growth::max_pages) + (target - marks.target).div_ceil(WASM_PAGE);
     let action = Action::new(
         "Raise max_stable_pages.",
         Command::call("set_config", format!("(record {{ max_stable_pages = opt {pages} }})")),

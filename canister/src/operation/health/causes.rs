@@ -1,7 +1,7 @@
 //! Causes before symptoms: the table of problems that hide others or come before them.
 
 use super::finding::Raised;
-use coppice_interface::ProblemCode::{self, *};
+use ic_coppice_interface::ProblemCode::{self, *};
 
 /// A problem, and the problems that it causes.
 struct Cause {

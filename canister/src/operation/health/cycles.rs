@@ -5,8 +5,8 @@ use crate::memory;
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
 use crate::state::records::FED;
-use coppice_interface::{CyclesStatus, ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
-use coppice_storage::{GrowError, WASM_PAGE};
+use ic_coppice_interface::{CyclesStatus, ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
+use ic_coppice_storage::{GrowError, WASM_PAGE};
 
 /// Pages of memory that must be affordable in advance: 64 MiB, or an eighth of a small canister's cap.
 pub(super) fn ahead(max_stable_pages: u64) -> u64 {

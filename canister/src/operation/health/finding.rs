@@ -1,8 +1,8 @@
 //! Finding: a detected problem with its code, message and remedy.
 
 use super::action::Action;
-use coppice_interface::{ProblemCode, Severity};
-use coppice_storage::NS;
+use ic_coppice_interface::{ProblemCode, Severity};
+use ic_coppice_storage::NS;
 
 /// A detected problem.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::finding::{Finding, finding};
 use crate::logs::history::Since;
 use crate::platform;
 use crate::state::State;
-use coppice_interface::ProblemCode;
-use coppice_interface::text::{duration, many};
-use coppice_storage::NS;
+use ic_coppice_interface::ProblemCode;
+use ic_coppice_interface::text::{duration, many};
+use ic_coppice_storage::NS;
 
 /// Seconds for which an open upload may be idle, or be kept open by calls, before `health` reports a problem.
 const PATIENCE_SECS: u64 = 3_600;

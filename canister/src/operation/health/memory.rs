@@ -4,7 +4,7 @@ use super::cycles::ahead;
 use super::finding::{Finding, finding};
 use crate::memory;
 use crate::state::State;
-use coppice_interface::ProblemCode;
+use ic_coppice_interface::ProblemCode;
 
 /// Divisor: 1/`LEFT` of a cap must be left or reusable.
 pub(super) const LEFT: u64 = 20;

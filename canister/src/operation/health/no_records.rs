@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use crate::state::State;
-use coppice_interface::HeldBy;
+use ic_coppice_interface::HeldBy;
 
 pub(super) const STOPPED: &str = "no block is pruned";
 pub(super) const NO_FEEDER: &str = "no principal has a role that feeds blocks";

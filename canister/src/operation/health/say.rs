@@ -5,7 +5,7 @@ use super::cycles::wanted;
 use super::values::filled;
 use crate::platform;
 use crate::state::State;
-use coppice_interface::CyclesStatus;
+use ic_coppice_interface::CyclesStatus;
 use std::borrow::Cow;
 
 /// Cycles of a T.

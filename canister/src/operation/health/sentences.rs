@@ -2,7 +2,7 @@
 
 use super::action::{Action, Command};
 use super::advice::REGISTER;
-use coppice_interface::HeldBy;
+use ic_coppice_interface::HeldBy;
 
 /// Returns the holder of pruning as words.
 pub fn holder(held_by: &HeldBy) -> String {

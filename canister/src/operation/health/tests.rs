@@ -2,11 +2,11 @@ use super::sentences::remedy_of_holder;
 use super::*;
 use crate::memory;
 use crate::operation::daemon;
-use coppice_chain::pruning::policy;
-use coppice_chain::testing::pruning::{self, World};
-use coppice_interface::{HeldBy, PruneBacklog, PrunePolicyArg, PruneStatus, UPGRADE_RESERVE, UtxoPrunerPhase};
-use coppice_records::pruning::Stored;
-use coppice_records::utxo::Cursor;
+use ic_coppice_chain::pruning::policy;
+use ic_coppice_chain::testing::pruning::{self, World};
+use ic_coppice_interface::{HeldBy, PruneBacklog, PrunePolicyArg, PruneStatus, UPGRADE_RESERVE, UtxoPrunerPhase};
+use ic_coppice_records::pruning::Stored;
+use ic_coppice_records::utxo::Cursor;
 
 /// The health that a caller without a role sees.
 fn seen(state: &State) -> Health {
@@ -18,7 +18,7 @@ fn new() {
     platform::native::reset();
     memory::forget();
     crate::logs::forget();
-    crate::state::init(&coppice_interface::InitArg::default()).unwrap();
+    crate::state::init(&ic_coppice_interface::InitArg::default()).unwrap();
 }
 
 /// Returns the commands between backticks, with a principal in place of that of an identity.
@@ -54,7 +54,7 @@ fn every_code_has_a_severity_and_commands_that_run_as_printed() {
     let blocked = ["LowCycles", "ReservedCyclesLimit", "RecordsFull", "OutOfSpace"];
     let of_blocked = blocked.iter().map(|code| records::remedy(code, 7).unwrap());
     let of_codes = ProblemCode::ALL.into_iter().map(|code| advice(code).1);
-    let known = Some(coppice_interface::CyclesStatus { liquid: 1, missing: 1_234_567_890_123 });
+    let known = Some(ic_coppice_interface::CyclesStatus { liquid: 1, missing: 1_234_567_890_123 });
     let mut calls = 0;
     for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
         assert_eq!((code as usize, code.to_string()), (at, format!("{code:?}")));
@@ -88,7 +88,7 @@ fn every_code_has_a_severity_and_commands_that_run_as_printed() {
 #[test]
 fn missing_cycles_are_named_to_those_who_may_know_them() {
     use crate::platform::native;
-    use coppice_interface::{Grant, Role};
+    use ic_coppice_interface::{Grant, Role};
     new();
     let observer = Principal::from_slice(&[7]);
     crate::state::mutate(|state| state.grant_role(Grant { principal: observer, role: Role::Observer })).unwrap();
@@ -102,7 +102,7 @@ fn missing_cycles_are_named_to_those_who_may_know_them() {
     let wanted = crate::state::read(cycles::wanted);
     assert!(wanted > UPGRADE_RESERVE && wanted < 2 * UPGRADE_RESERVE, "{wanted}");
     let missing = wanted - 100_000_000_000;
-    assert_eq!(cycles, Some(coppice_interface::CyclesStatus { liquid: 100_000_000_000, missing }));
+    assert_eq!(cycles, Some(ic_coppice_interface::CyclesStatus { liquid: 100_000_000_000, missing }));
     let named = format!("{}.{:03} T cycles are missing.", missing / 1_000_000_000_000, missing / 1_000_000_000 % 1_000);
     assert!(action.contains(&named) && action.contains(" --amount 1t "), "{action}");
     let (cycles, action) = of(Principal::anonymous());
@@ -121,7 +121,7 @@ fn refusal_of_the_next_block_is_named_with_its_reason() {
     assert_eq!(refused().as_deref(), Some("cycles are missing: top up the canister"));
     native::with(|world| world.liquid_cycles = u128::MAX);
     assert_eq!(refused(), None);
-    let begin = coppice_interface::BeginBlock {
+    let begin = ic_coppice_interface::BeginBlock {
         number: 5,
         hash: [1; 32].into(),
         parent_hash: [0; 32].into(),
@@ -142,7 +142,7 @@ fn refusal_of_the_next_block_is_named_with_its_reason() {
 fn roles_and_set_up_as_meant_clear_the_setup_findings() {
     use crate::state;
     use candid::Principal;
-    use coppice_interface::{ConfigChange, Grant, InitArg, Role};
+    use ic_coppice_interface::{ConfigChange, Grant, InitArg, Role};
     let codes = || state::read(seen).problems.iter().filter_map(Problem::known).collect::<Vec<_>>();
     let all = [ProblemCode::NoProducer, ProblemCode::NoExporter, ProblemCode::NoPolicy];
     for role in [Role::Producer, Role::BlockProducer, Role::UtxoFeeder] {
@@ -196,7 +196,7 @@ fn severity_of_every_code_matches_the_manual() {
 fn low_cycles_are_reported_as_the_daemon_sees_them() {
     use crate::platform::native;
     use crate::state;
-    use coppice_interface::{ConfigChange, Grant, InitArg, Role};
+    use ic_coppice_interface::{ConfigChange, Grant, InitArg, Role};
     native::reset();
     memory::forget();
     crate::logs::forget();
@@ -238,7 +238,7 @@ fn low_cycles_are_reported_as_the_daemon_sees_them() {
 #[test]
 fn unreadable_head_is_reported_until_replaced() {
     use crate::state;
-    use coppice_interface::InitArg;
+    use ic_coppice_interface::InitArg;
     platform::native::reset();
     memory::forget();
     crate::logs::forget();
@@ -246,7 +246,7 @@ fn unreadable_head_is_reported_until_replaced() {
     state::init(&InitArg::default()).unwrap();
     let append = |number| {
         state::mutate(|state| {
-            let (block, admission) = (coppice_chain::testing::block(number, &[], 10), state.admission());
+            let (block, admission) = (ic_coppice_chain::testing::block(number, &[], 10), state.admission());
             state.chain.append(&mut state.blobs, &block, &admission, 1_700_000_000).unwrap();
         });
     };

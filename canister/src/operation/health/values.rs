@@ -3,7 +3,7 @@
 use super::advice::more;
 use super::records;
 use crate::state::State;
-use coppice_interface::MAX_STABLE_PAGES;
+use ic_coppice_interface::MAX_STABLE_PAGES;
 
 /// Returns an argument with the values of its names.
 pub fn filled(state: &State, argument: &str) -> String {

@@ -3,9 +3,9 @@
 use super::{State, Stores as RecordStores, settings_of};
 use crate::logs;
 use crate::logs::audit::{Fields, field};
-use coppice_interface::text::hex;
-use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition};
-use coppice_records::apply::{self, Applier, Outcome, Stores};
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition};
+use ic_coppice_records::apply::{self, Applier, Outcome, Stores};
 use std::cell::Cell;
 use std::convert::Infallible;
 

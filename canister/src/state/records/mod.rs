@@ -9,18 +9,18 @@ use crate::logs;
 use crate::platform;
 use crate::settings::config;
 use candid::Principal;
-use coppice_chain::ChainStore;
-use coppice_interface::blocks::Note;
-use coppice_interface::{
+use ic_coppice_chain::ChainStore;
+use ic_coppice_interface::blocks::Note;
+use ic_coppice_interface::{
     BLOB_SAFETY_WINDOW, Batch, Config, ConfigError, OpenTransaction, Owner, RollbackError, UtxoError, UtxoSettings,
     UtxoStorage,
 };
-pub use coppice_records::RecordStores as Stores;
-use coppice_records::apply::{AppliedNote, TakenBack};
-use coppice_records::deletion::Limits;
-use coppice_records::external::Records;
-use coppice_records::pruning::{UtxoPruner, check_retentions};
-use coppice_records::utxo::{BatchItem, Call, RunWindow, UtxoStore};
+pub use ic_coppice_records::RecordStores as Stores;
+use ic_coppice_records::apply::{AppliedNote, TakenBack};
+use ic_coppice_records::deletion::Limits;
+use ic_coppice_records::external::Records;
+use ic_coppice_records::pruning::{UtxoPruner, check_retentions};
+use ic_coppice_records::utxo::{BatchItem, Call, RunWindow, UtxoStore};
 
 /// True if this build keeps UTXO records.
 pub const KEPT: bool = true;

@@ -1,9 +1,9 @@
 //! The capacity trigger over an arena that is smaller than the target, or that other stores fill: the effective target.
 
 use super::*;
-use coppice_interface::segments::MAX_ENTRIES;
-use coppice_interface::{AppendBlock, AppendError, BeginBlock, NoMemory};
-use coppice_storage::blob::GRANULE;
+use ic_coppice_interface::segments::MAX_ENTRIES;
+use ic_coppice_interface::{AppendBlock, AppendError, BeginBlock, NoMemory};
+use ic_coppice_storage::blob::GRANULE;
 
 const MIB: u64 = 1 << 20;
 /// The default class of the log.
@@ -183,7 +183,7 @@ fn largest_append_fits_below_the_effective_target() {
     let keys = (0..MAX_ENTRIES as u32 - 1).map(|nth| (0, nth.to_le_bytes()));
     let keys: Vec<_> = keys.collect();
     let keys = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice()));
-    block.index = coppice_interface::segments::encode_index([id(1)].into_iter(), keys).unwrap().into();
+    block.index = ic_coppice_interface::segments::encode_index([id(1)].into_iter(), keys).unwrap().into();
     block.receipts = Default::default();
     assert_eq!(world.offer(&block), Ok(()));
 }

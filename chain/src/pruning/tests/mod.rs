@@ -4,10 +4,10 @@ use super::*;
 use crate::Admission;
 use crate::testing::pruning::{CLASS, World, changed, guard, policy, world, world_of};
 use crate::testing::{block, fresh, id};
-use coppice_interface::{
+use ic_coppice_interface::{
     Config, HeldBy, PruneError, PrunePolicyArg, PruneProgress, PruneReason, PruneStatus, StopReason, SweepPhase,
 };
-use coppice_storage::{Budget, Ic, NS, Platform as _, testing, twin};
+use ic_coppice_storage::{Budget, Ic, NS, Platform as _, testing, twin};
 
 mod capacity;
 mod exporters;

@@ -1,7 +1,7 @@
 //! The plan predicts the next run.
 
 use super::*;
-use coppice_interface::BadArgument;
+use ic_coppice_interface::BadArgument;
 
 #[test]
 fn plan_predicts_the_next_run() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::IndexTable;
-use coppice_storage::table::SLICE_BUCKETS;
-use coppice_storage::{Counting, MOST_PAGES, Meter, changed_pages};
+use ic_coppice_storage::table::SLICE_BUCKETS;
+use ic_coppice_storage::{Counting, MOST_PAGES, Meter, changed_pages};
 
 #[test]
 fn a_sweep_waits_for_a_pause_but_not_for_ever() {

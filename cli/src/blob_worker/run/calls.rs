@@ -8,7 +8,7 @@ use crate::exit::{Exit, REFUSED, UNREPORTED, why};
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
 use backon::BackoffBuilder as _;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

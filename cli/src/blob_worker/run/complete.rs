@@ -9,7 +9,7 @@ use crate::client::{CanisterClient, Client, Trials, Wait as _};
 use crate::exit::{Exit, UNREPORTED, why};
 use crate::verify::hex;
 use anyhow::Result;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

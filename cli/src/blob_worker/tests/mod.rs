@@ -4,11 +4,11 @@ use crate::client::{CanisterClient, Client, Failure, GivesUp, Transport};
 use async_trait::async_trait;
 use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Principal, encode_one};
-use coppice_client::Reject;
-pub use coppice_interface::BlobDeletion as Row;
-use coppice_interface::*;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
+use ic_coppice_client::Reject;
+pub use ic_coppice_interface::BlobDeletion as Row;
+use ic_coppice_interface::*;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{

@@ -6,7 +6,7 @@ use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow};
 use candid::Principal;
-use coppice_interface::{AckError, Role};
+use ic_coppice_interface::{AckError, Role};
 use std::time::Duration;
 
 /// The time between two acknowledgements below the head, in durations of such a call.

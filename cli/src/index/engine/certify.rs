@@ -7,7 +7,7 @@ use crate::index::assemble::Tip;
 use crate::index::steps::{Checkpoint, Event, Step};
 use crate::report::blocks;
 use anyhow::Result;
-use coppice_client::certificate::{self, Certified};
+use ic_coppice_client::certificate::{self, Certified};
 
 impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     pub(super) fn certify(&mut self) -> Result<Event> {

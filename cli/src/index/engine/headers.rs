@@ -5,7 +5,7 @@ use super::{Engine, Task};
 use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::Result;
-use coppice_interface::{HeaderPage, ReadError};
+use ic_coppice_interface::{HeaderPage, ReadError};
 
 /// Headers per call: as many as a canister returns.
 const HEADERS: u64 = 1_000;

@@ -34,7 +34,7 @@ use crate::client::{CanisterClient, Client};
 use crate::report::blocks;
 use acknowledge::Acks;
 use anyhow::Result;
-use coppice_interface::ExportCursor;
+use ic_coppice_interface::ExportCursor;
 use pull::Misses;
 use trust::Trust;
 

@@ -7,7 +7,7 @@ use crate::index::change::{Change, Damaged, PRUNED};
 use crate::index::header::{Header, Misfit};
 use crate::index::steps::{Checkpoint, Event, Figures, Step};
 use anyhow::{Result, bail, ensure};
-use coppice_interface::{ExportChunk, ExportError, ExportPage};
+use ic_coppice_interface::{ExportChunk, ExportError, ExportPage};
 use std::borrow::Cow;
 
 /// Bytes of a page below which it must not end within a block, because a replica that hands out a byte a page would keep a reader from

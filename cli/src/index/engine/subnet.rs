@@ -16,7 +16,7 @@ use crate::index::change::PRUNED;
 use crate::index::header::{Header, SEGMENTS};
 use crate::index::steps::{Checkpoint, Event, Step};
 use anyhow::{Result, anyhow, bail, ensure};
-use coppice_interface::{BlockHeader, ExportCursor, ExportError, ReadError, Role};
+use ic_coppice_interface::{BlockHeader, ExportCursor, ExportError, ReadError, Role};
 
 impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Asks the subnet for the page after the position.

@@ -1,7 +1,7 @@
 //! The certificates of a run: the newest one, and the one that has proved the blocks in the database.
 
 use crate::index::store::Proof;
-use coppice_client::certificate::{Certified, Kept};
+use ic_coppice_client::certificate::{Certified, Kept};
 use std::time::Duration;
 
 /// The largest difference between a certificate's time and the reader's clock.

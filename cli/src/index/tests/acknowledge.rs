@@ -1,7 +1,7 @@
 //! Refused acknowledgements.
 
 use super::*;
-use coppice_interface::Role;
+use ic_coppice_interface::Role;
 
 #[test]
 fn unregistered_exporter_gets_advice_to_register() {

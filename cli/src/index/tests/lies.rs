@@ -3,8 +3,8 @@
 use super::*;
 use crate::index::fake::{Answer, FakeBlock};
 use crate::index::header::Header;
-use coppice_interface::seals;
-use coppice_interface::{BlockHeader, ExportChunk, ExportCursor, HeaderPage, ReadError, TipCertificate};
+use ic_coppice_interface::seals;
+use ic_coppice_interface::{BlockHeader, ExportChunk, ExportCursor, HeaderPage, ReadError, TipCertificate};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ use super::store::Store;
 use super::tables::Tables;
 use crate::client::{CanisterClient, Client};
 use anyhow::{Context, Result, anyhow, ensure};
-use coppice_interface::{ExportError, ExportPage};
+use ic_coppice_interface::{ExportError, ExportPage};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;

@@ -6,7 +6,7 @@ use crate::get::chain::Page;
 use crate::get::get;
 use crate::get::query::{Order, Wanted};
 use crate::get::result::Found;
-use coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
+use ic_coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
 use std::collections::BTreeSet;
 
 fn servers(test: &str) -> Vec<Box<dyn Server>> {

@@ -1,7 +1,7 @@
 //! Rows of the tables `keys` and `receipts`: beside each block, made later, and removed with their block.
 
 use super::*;
-use coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
+use ic_coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
 use std::collections::BTreeMap;
 
 /// Points of a batch at which a run can die: before and within its transaction, and after the commit.

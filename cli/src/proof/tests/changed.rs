@@ -1,7 +1,7 @@
 //! Proofs that were changed.
 
 use super::*;
-use coppice_client::cbor;
+use ic_coppice_client::cbor;
 
 fn proof() -> Proof {
     Archive::new(7..=20, &[20]).proof(16).unwrap()
@@ -154,7 +154,7 @@ fn files_of_other_forms_are_refused() {
 #[test]
 fn proof_is_checked_by_the_root_key() {
     use crate::network::Verifier;
-    use coppice_host::certificate::{Keys, canisters};
+    use ic_coppice_host::certificate::{Keys, canisters};
     let (mut proof, keys) = (proof(), Keys::new(canisters(), TIME_NS));
     let tree: HashTree = cbor::read(&proof.hash_tree.0).unwrap();
     proof.certificate.0 = keys.of_data(canister(), &tree.digest(), TIME_NS).unwrap();

@@ -5,8 +5,8 @@ mod treated;
 
 use clap::CommandFactory;
 use commands::COMMANDS;
-use coppice::commands::Cli;
 use coppice_testkit::refusals::{OF_COPPICE, judge, play, played, uncalled};
+use ic_coppice_cli::commands::Cli;
 use std::collections::BTreeSet;
 use std::path::Path;
 

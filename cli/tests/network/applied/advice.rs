@@ -10,13 +10,13 @@ use bitcoin::transaction::Version;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 use candid::{IDLArgs, Principal};
 use candid_parser::utils::CandidSource;
-use coppice::client::{Client, Wait};
-use coppice::feed::{bitcoin_block, sha256};
-use coppice::ingest::{Plan, feed_to, read};
-use coppice::utxo::set::utxo_hash;
-use coppice_client::Embedded;
-use coppice_interface::*;
 use coppice_testkit::spend_chain::{self, FIRST, MATURITY, Shape};
+use ic_coppice_cli::client::{Client, Wait};
+use ic_coppice_cli::feed::{bitcoin_block, sha256};
+use ic_coppice_cli::ingest::{Plan, feed_to, read};
+use ic_coppice_cli::utxo::set::utxo_hash;
+use ic_coppice_client::Embedded;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ struct World {
     output: TxOut,
 }
 
-fn id(txid: Txid) -> coppice_interface::Txid {
+fn id(txid: Txid) -> ic_coppice_interface::Txid {
     txid.to_byte_array().into()
 }
 

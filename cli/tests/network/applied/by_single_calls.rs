@@ -3,12 +3,12 @@
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Transaction, TxOut, Txid};
-use coppice::client::{Client, Transport};
-use coppice::feed;
-use coppice::utxo::set::utxo_hash;
-use coppice_interface::{AppendBlock, MinedTransaction, Spend, UtxoSetMinedBatch};
 use coppice_testkit::encodings;
 use coppice_testkit::single_calls::{self, NewRecord, Outcome};
+use ic_coppice_cli::client::{Client, Transport};
+use ic_coppice_cli::feed;
+use ic_coppice_cli::utxo::set::utxo_hash;
+use ic_coppice_interface::{AppendBlock, MinedTransaction, Spend, UtxoSetMinedBatch};
 use std::collections::HashMap;
 
 /// The form in which a transaction is sent.
@@ -83,6 +83,6 @@ fn spend(client: &Client<impl Transport>, height: u32, block: &Block, outputs: &
     single_calls::spend(client, height, spends.collect()).unwrap();
 }
 
-fn id(txid: Txid) -> coppice_interface::Txid {
+fn id(txid: Txid) -> ic_coppice_interface::Txid {
     txid.to_byte_array().into()
 }

@@ -7,10 +7,10 @@ use super::{net, reader};
 use crate::net::Net;
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Transaction, Txid};
-use coppice::client::{Client, Wait};
-use coppice_client::Embedded;
-use coppice_interface::{MissingParents, UtxoApplyBlock, UtxoRecord};
 use coppice_testkit::spend_chain::{self, FIRST, MATURITY, Shape};
+use ic_coppice_cli::client::{Client, Wait};
+use ic_coppice_client::Embedded;
+use ic_coppice_interface::{MissingParents, UtxoApplyBlock, UtxoRecord};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 const SHAPE: Shape = Shape { seed: 9, blocks: 60, per_block: 20, pool: 200, wide: 0 };
@@ -38,7 +38,7 @@ fn writer(net: &Net) -> Client<Embedded> {
     Client::new(Embedded::new(net.host.clone(), net.canister, net.principal))
 }
 
-fn id(txid: Txid) -> coppice_interface::Txid {
+fn id(txid: Txid) -> ic_coppice_interface::Txid {
     txid.to_byte_array().into()
 }
 

@@ -2,9 +2,9 @@
 
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint};
-use coppice::client::{Client, Transport, Wait};
-use coppice::utxo::states::states;
-use coppice_interface::{Txid, UtxoGet, UtxoRecord, UtxoStorage};
+use ic_coppice_cli::client::{Client, Transport, Wait};
+use ic_coppice_cli::utxo::states::states;
+use ic_coppice_interface::{Txid, UtxoGet, UtxoRecord, UtxoStorage};
 use std::collections::BTreeSet;
 
 /// Most entries of an answer.

@@ -2,11 +2,11 @@
 
 use super::*;
 use axum::http::StatusCode;
-use coppice::blob_worker::layout::Layout;
-use coppice::blob_worker::store::Store;
-use coppice::blob_worker::stores::Stores;
-use coppice::blob_worker::work::Worker;
-use coppice::http_server::Server;
+use ic_coppice_cli::blob_worker::layout::Layout;
+use ic_coppice_cli::blob_worker::store::Store;
+use ic_coppice_cli::blob_worker::stores::Stores;
+use ic_coppice_cli::blob_worker::work::Worker;
+use ic_coppice_cli::http_server::Server;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
     let store = format!("tx/tx=file://{}", dir.display());
     let stores = Stores::open(&[store.parse().unwrap()], Layout::Hex, Store::directory).unwrap();
-    coppice::blob_worker::mark(&Worker::new(stores, canister, 1).unwrap()).unwrap();
+    ic_coppice_cli::blob_worker::mark(&Worker::new(stores, canister, 1).unwrap()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
     command.args(["blob-worker", "--network", url, "--canister", &canister.to_string(), "--store", &store]);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,7 +62,7 @@ fn calls_refused_by_a_gateway_are_retried_until_a_signal() {
 
 /// Makes a directory hang: opening its marker blocks until a writer opens it.
 fn let_hang(dir: &Path) {
-    let marker = dir.join(coppice::blob_worker::MARKER);
+    let marker = dir.join(ic_coppice_cli::blob_worker::MARKER);
     std::fs::remove_file(&marker).unwrap();
     assert!(Command::new("mkfifo").arg(&marker).status().unwrap().success());
 }

@@ -4,7 +4,7 @@
 use axum::body::{Body, Bytes};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use coppice::http_server::{Request, Server};
+use ic_coppice_cli::http_server::{Request, Server};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

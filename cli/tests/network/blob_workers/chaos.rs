@@ -163,7 +163,7 @@ impl Chaos<'_> {
                 "store"
             }
             18 => {
-                let marker = coppice::blob_worker::MARKER;
+                let marker = ic_coppice_cli::blob_worker::MARKER;
                 let bytes = std::fs::read(self.dir.join(marker)).unwrap();
                 std::fs::write(self.dir.join(marker), &bytes[..bytes.len() / 2]).unwrap();
                 std::thread::sleep(Duration::from_millis(self.dice.roll(500)));

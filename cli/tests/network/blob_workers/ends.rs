@@ -326,7 +326,7 @@ fn signal_during_a_lease(net: &Net, codes: &mut Codes) {
     assert!(part.rows().is_empty());
     let deleted = bucket.deleted();
     assert_eq!((deleted.len(), deleted.into_iter().collect::<BTreeSet<_>>()), (8, objects), "each object once");
-    assert_eq!(bucket.objects(), [coppice::blob_worker::MARKER]);
+    assert_eq!(bucket.objects(), [ic_coppice_cli::blob_worker::MARKER]);
 }
 
 /// The canister leases rows, and its answer comes after the worker was stopped: the rows go back. A second signal ends the worker first,

@@ -1,7 +1,7 @@
 //! Stores that a worker does not touch: those of another store type, and buckets that keep what is deleted; and queries that hide rows.
 
 use super::*;
-use coppice::blob_worker::MARKER;
+use ic_coppice_cli::blob_worker::MARKER;
 use std::path::Path;
 
 fn init(net: &Net, stores: &[String]) -> Output {

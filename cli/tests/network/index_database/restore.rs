@@ -32,7 +32,7 @@ fn restored_canister_is_followed_only_with_the_option() {
     }
     for (blocks, held) in [(0..5, super::BLOCKS + 5), (5..OTHER as usize, super::BLOCKS + OTHER)] {
         for block in &other[blocks.clone()] {
-            coppice::feed::send(&client, block).unwrap();
+            ic_coppice_cli::feed::send(&client, block).unwrap();
         }
         if blocks.start == 0 {
             for args in [&["--until-caught-up"][..], &["--until-caught-up", "--no-ack"]] {

@@ -4,7 +4,7 @@
 use super::World;
 use super::servers::{Mute, Proxy, Server, url};
 use crate::running::{Running, json, stderr_of, wait_for};
-use coppice::index::database::{Access, Database};
+use ic_coppice_cli::index::database::{Access, Database};
 use std::time::{Duration, Instant};
 
 /// A signal ends a run within this time, whatever is silent.

@@ -1,6 +1,6 @@
 //! The test canister, and functions to use it.
 
-use coppice_host::{ErrorCode, Host, Limits, Principal, RejectResponse};
+use ic_coppice_host::{ErrorCode, Host, Limits, Principal, RejectResponse};
 
 /// The caller of the tests.
 pub const ANYONE: Principal = Principal::anonymous();

@@ -9,7 +9,7 @@ use candid::types::internal::TypeContainer;
 use candid::types::subtype::{OptReport, subtype_with_config};
 use candid::types::{Field, FuncMode, Function, Label, Type, TypeInner};
 use candid_parser::utils::{CandidSource, instantiate_candid, service_compatible, service_equal};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

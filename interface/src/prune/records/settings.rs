@@ -2,7 +2,7 @@
 
 use crate::settings::{ConfigError, settings};
 use crate::{MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
-use coppice_macros::candid_type;
+use ic_coppice_macros::candid_type;
 
 /// The time for which a transaction must be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
 #[candid_type]

@@ -2,8 +2,8 @@
 
 use super::served::{Served, block};
 use candid::Principal;
-use coppice_interface::{Grant, Role};
 use ic_certification::Label;
+use ic_coppice_interface::{Grant, Role};
 use ic_ed25519::PrivateKey;
 use ic_transport_types::{Envelope, EnvelopeContent};
 use std::borrow::Cow;

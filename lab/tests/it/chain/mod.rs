@@ -11,8 +11,8 @@ use bitcoin::{
     Witness,
 };
 use candid::Encode;
-use coppice::client::{Client, Transport};
-use coppice_interface::*;
+use ic_coppice_cli::client::{Client, Transport};
+use ic_coppice_interface::*;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ impl Expected {
     }
 
     fn check_record(&self, client: &Client<impl Transport>, txid: Txid, transaction: &Transaction, heights: &[u32]) {
-        let key = coppice_interface::Txid::from(internal(txid));
+        let key = ic_coppice_interface::Txid::from(internal(txid));
         let arg = Encode!(&UtxoGet { txid: key.clone(), first: 0, limit: 0, extra_pages_cursor: None }).unwrap();
         let record: Result<UtxoRecord, UtxoError> = ask(client, "utxo_get", arg);
         let record = record.unwrap();

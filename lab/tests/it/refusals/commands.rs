@@ -2,15 +2,15 @@
 
 use super::treated::TREATED;
 use clap::Parser;
-use coppice::exit::{Exit, end};
-use coppice::index::origin::{Origin, Payload};
-use coppice::ingest::read;
-use coppice::report;
-use coppice::terminal::printable;
 use coppice_lab::commands::{Cli, Command};
 use coppice_lab::{demo, demo_utxo, index, ingest};
 use coppice_testkit::demonstration::Demonstration;
 use coppice_testkit::refusals::{Commands, Method, OF_COPPICE, Run, World, chain, framed};
+use ic_coppice_cli::exit::{Exit, end};
+use ic_coppice_cli::index::origin::{Origin, Payload};
+use ic_coppice_cli::ingest::read;
+use ic_coppice_cli::report;
+use ic_coppice_cli::terminal::printable;
 use std::collections::BTreeSet;
 
 pub const COMMANDS: Commands = Commands {

@@ -4,10 +4,10 @@ use super::world::*;
 use crate::apply::AppliedNote;
 use crate::apply::window::{BodyError, Reach, Source, Window};
 use crate::utxo::MAX_TRANSACTION;
-use coppice_interface::blocks::Blocks as _;
-use coppice_interface::*;
 use coppice_model::transactions::{Tx, var_int};
-use coppice_storage::twin;
+use ic_coppice_interface::blocks::Blocks as _;
+use ic_coppice_interface::*;
+use ic_coppice_storage::twin;
 
 /// The answer for a block with this body and these ids: transaction, byte, and reason. Nothing has changed.
 fn refused(body: Vec<u8>, ids: &[[u8; 32]]) -> (u32, u64, String) {

@@ -1,10 +1,10 @@
 //! Transactions that are applied over several messages, and those that are too large.
 
 use super::world::*;
-use coppice_interface::blocks::Blocks as _;
-use coppice_interface::*;
 use coppice_model::transactions::Tx;
-use coppice_storage::twin;
+use ic_coppice_interface::blocks::Blocks as _;
+use ic_coppice_interface::*;
+use ic_coppice_storage::twin;
 
 /// Parents with 3,000 outputs each, and a transaction that spends all of them.
 fn wide(parents: u64) -> (Vec<Tx>, Tx) {

@@ -1,10 +1,10 @@
 //! Applied blocks have the meaning of the single calls.
 
 use super::world::*;
-use coppice_interface::blocks::Blocks as _;
-use coppice_interface::*;
 use coppice_model::transactions::Tx;
-use coppice_storage::testing::{audit, histories};
+use ic_coppice_interface::blocks::Blocks as _;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{audit, histories};
 use proptest::prelude::*;
 
 /// A random block: for each transaction the outputs it spends, by their number among the unspent ones, and its outputs.
@@ -425,7 +425,7 @@ fn bytes_that_are_not_copied_come_from_the_block_while_it_is_kept() {
     assert_eq!(part(&w, 5, 3), Ok((raw[5..8].to_vec(), raw.len() as u64)));
     assert_eq!(part(&w, u64::MAX, 3), Ok((vec![], raw.len() as u64)));
     // Pruning the block reads no record.
-    let read = coppice_storage::twin::touching(|| w.chain.remove_oldest(&mut w.blobs)).1;
+    let read = ic_coppice_storage::twin::touching(|| w.chain.remove_oldest(&mut w.blobs)).1;
     assert!(read.accessed.len() < 40, "{}", read.accessed.len());
     assert_eq!(part(&w, 0, 1), Err(UtxoRefusal::NotKept));
     // A record without its bytes is deleted like others.

@@ -3,11 +3,11 @@
 use super::world::*;
 use crate::apply::TakenBack;
 use crate::utxo::Order;
-use coppice_interface::blocks::Blocks as _;
-use coppice_interface::*;
 use coppice_model::transactions::Tx;
-use coppice_storage::testing::{audit, overwrite};
-use coppice_storage::twin;
+use ic_coppice_interface::blocks::Blocks as _;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{audit, overwrite};
+use ic_coppice_storage::twin;
 
 fn blocks() -> Vec<Vec<Tx>> {
     let coinbases: Vec<Tx> = (0..5).map(|salt| Tx::coinbase(1_000 + salt, 2)).collect();
@@ -278,7 +278,7 @@ fn position_before_an_applied_block_passes_it() {
 fn another_hash_is_refused_and_names_the_kept_one() {
     let mut w = World::new();
     w.append(0, &[Tx::coinbase(0, 1)]);
-    let other = UtxoApplyBlock { hash: coppice_chain::testing::hash(0, 1).into(), ..argument(0) };
+    let other = UtxoApplyBlock { hash: ic_coppice_chain::testing::hash(0, 1).into(), ..argument(0) };
     let expected = UtxoApplyError::WrongHash { expected: argument(0).hash };
     assert_eq!(w.step(&other), Err(expected.clone()));
     assert!(w.step(&argument(0)).is_ok());

@@ -2,10 +2,10 @@
 
 use super::world::*;
 use crate::apply::TakenBack;
-use coppice_interface::*;
 use coppice_model::transactions::Tx;
-use coppice_storage::testing::{self, audit};
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{self, audit};
+use ic_coppice_storage::twin;
 
 fn world() -> (World, Vec<Tx>) {
     let parent = Tx::coinbase(0, 3);

@@ -2,14 +2,14 @@
 
 use crate::apply::{Applier, Outcome, Stores, TakenBack};
 use crate::utxo::{Ahead, Call, Order, UtxoStore};
-use coppice_chain::testing::hash;
-use coppice_chain::{Admission, ChainStore};
-use coppice_interface::segments::encode_index;
-use coppice_interface::*;
 use coppice_model::transactions::{Tx, var_int};
-use coppice_storage::blob::{BlobStore, Class};
-use coppice_storage::testing::{self, hash_key};
-use coppice_storage::twin;
+use ic_coppice_chain::testing::hash;
+use ic_coppice_chain::{Admission, ChainStore};
+use ic_coppice_interface::segments::encode_index;
+use ic_coppice_interface::*;
+use ic_coppice_storage::blob::{BlobStore, Class};
+use ic_coppice_storage::testing::{self, hash_key};
+use ic_coppice_storage::twin;
 use serde_bytes::ByteBuf;
 use std::rc::Rc;
 
@@ -146,7 +146,7 @@ impl World {
         testing::arena().end_reservations();
         let (settings, mut faults) = (&*settings, Vec::new());
         utxo.begin_message();
-        let counting = coppice_storage::Counting::begin();
+        let counting = ic_coppice_storage::Counting::begin();
         let (taken, lost) =
             applier.take_back(&mut Stores { blocks: chain, utxo, blobs, settings }, number, true, &mut faults);
         drop(counting);

@@ -3,8 +3,8 @@
 
 use super::super::header::Counter;
 use super::*;
-use coppice_interface::*;
 use coppice_model::deletion::{self as model, At, Lease, Model, Said};
+use ic_coppice_interface::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_bytes::ByteBuf;

@@ -2,7 +2,7 @@
 
 use super::*;
 use candid::Encode;
-use coppice_storage::twin::Touched;
+use ic_coppice_storage::twin::Touched;
 
 /// Pages of 75 MiB, above which the platform slows a canister down.
 const MOST_DIRTIED: usize = (75 << 20) / 4_096;

@@ -9,9 +9,9 @@ mod tokens;
 use super::token::Token;
 use super::*;
 use candid::Principal;
-use coppice_interface::*;
-use coppice_storage::testing::{self, hash_key};
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{self, hash_key};
+use ic_coppice_storage::twin;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 

@@ -3,9 +3,9 @@
 use super::service::Service;
 use crate::testing::{Tx, raw};
 use crate::utxo::Order;
-use coppice_interface::*;
-use coppice_storage::testing::{self, overwrite, place};
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{self, overwrite, place};
+use ic_coppice_storage::twin;
 use serde_bytes::ByteBuf;
 
 /// Returns an old unmined transaction, its parent, and a record that is due.

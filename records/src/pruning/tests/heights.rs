@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use crate::testing::Tx;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// The first number that is not a valid height.
 const NONE: u32 = 1 << 31;

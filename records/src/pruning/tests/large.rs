@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use crate::testing::{Tx, block, mined, raw};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 const INPUTS: u32 = 25_000;
 

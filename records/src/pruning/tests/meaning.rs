@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use crate::testing::{Tx, block, raw};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 #[test]
 fn deleting_a_loser_releases_its_inputs() {
@@ -204,7 +204,7 @@ fn kept_record_is_examined_again_when_its_spender_may_be_stable() {
 #[test]
 fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     let said = || -> Vec<String> {
-        coppice_storage::twin::with(|world| {
+        ic_coppice_storage::twin::with(|world| {
             let of_run = |line: &&String| line.contains("Defensive skip: ");
             world.log.iter().filter(of_run).map(|line| line[line.find("Defensive").unwrap()..].to_string()).collect()
         })

@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use crate::testing::{Tx, block, raw};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// Returns old unmined transactions, one per salt, each with a mined parent.
 fn old(s: &mut Service, salts: std::ops::Range<u64>) -> Vec<(Tx, Tx)> {

@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use crate::testing::{Tx, block};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 fn one_record_a_tick() -> UtxoPrunerSettingsChange {
     UtxoPrunerSettingsChange {
@@ -127,7 +127,7 @@ fn kept_record_is_examined_once_per_run() {
 
 #[test]
 fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
-    use coppice_storage::twin;
+    use ic_coppice_storage::twin;
     use std::cell::RefCell;
     thread_local! {
         static KEPT: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -135,11 +135,11 @@ fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
     let lines = |interval: u64| {
         let mut s = Service::new();
         KEPT.set(Vec::new());
-        coppice_storage::log::keep(|_, line| KEPT.with_borrow_mut(|kept| kept.push(line.into())));
+        ic_coppice_storage::log::keep(|_, line| KEPT.with_borrow_mut(|kept| kept.push(line.into())));
         due(&mut s, 12);
         s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval_secs: Some(interval), ..one_record_a_tick() });
         s.pruner.notify_block(1_300, true, false).unwrap();
-        coppice_storage::log::error("what was damaged");
+        ic_coppice_storage::log::error("what was damaged");
         (0..13).for_each(|_| s.tick(10));
         assert_eq!(KEPT.take(), ["what was damaged"]);
         twin::with(|world| world.log.iter().filter(|line| line.contains("records examined")).count())

@@ -4,9 +4,9 @@ use crate::deletion::DeletionQueue;
 use crate::external::Records;
 use crate::pruning::UtxoPruner;
 use crate::testing::{Tx, World, block, mined, raw};
-use coppice_interface::*;
-use coppice_storage::testing::{hash_key, overwrite};
-use coppice_storage::{NS, twin};
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{hash_key, overwrite};
+use ic_coppice_storage::{NS, twin};
 use std::ops::{Deref, DerefMut};
 
 /// Seconds after which a tick counts as late.
@@ -33,10 +33,10 @@ impl DerefMut for Service {
 }
 
 fn open() -> (DeletionQueue, UtxoPruner) {
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     (
-        DeletionQueue::open(&coppice_storage::testing::arena(), hash_key()).unwrap(),
-        UtxoPruner::open(&coppice_storage::testing::arena(), cells).unwrap(),
+        DeletionQueue::open(&ic_coppice_storage::testing::arena(), hash_key()).unwrap(),
+        UtxoPruner::open(&ic_coppice_storage::testing::arena(), cells).unwrap(),
     )
 }
 

@@ -4,8 +4,8 @@
 use super::service::Service;
 use crate::testing::{Tx, block, id, mined, raw};
 use crate::utxo::{Ahead, Call};
-use coppice_interface::*;
-use coppice_storage::twin::{self, Touched};
+use ic_coppice_interface::*;
+use ic_coppice_storage::twin::{self, Touched};
 use serde_bytes::ByteBuf;
 
 const MOST_ACCESSED: usize = 524_288;

@@ -4,7 +4,7 @@ use super::service::Service;
 use crate::places;
 use crate::pruning::UtxoPruner;
 use crate::testing::Tx;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::rc::Rc;
 
 /// Returns a pruner whose persisted fields are all in use.
@@ -28,8 +28,8 @@ fn busy() -> Service {
 #[test]
 fn other_versions_and_unreadable_bytes_are_refused() {
     let mut s = busy();
-    let cells = coppice_storage::testing::cells();
-    let open = || UtxoPruner::open(&coppice_storage::testing::arena(), Rc::clone(&cells)).map(drop);
+    let cells = ic_coppice_storage::testing::cells();
+    let open = || UtxoPruner::open(&ic_coppice_storage::testing::arena(), Rc::clone(&cells)).map(drop);
     let bytes: [u8; 16] = cells.read(places::UTXO_PRUNER);
     for (at, byte) in [(0, b'X'), (4, 0), (4, bytes[4] - 1), (4, bytes[4] + 1), (5, 1), (12, 0xFF)] {
         let mut wrong = bytes;

@@ -2,9 +2,9 @@
 
 use super::service::Service;
 use crate::testing::Tx;
-use coppice_interface::*;
-use coppice_storage::testing::audit;
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::audit;
+use ic_coppice_storage::twin;
 
 /// Fires the timer ten seconds later and returns whether the tick trapped. A trap undoes all its changes.
 fn fires(s: &mut Service) -> bool {
@@ -72,7 +72,7 @@ fn interrupted_ticks_leave_the_arena_consistent() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..30).map(|i| Tx::orphan(10 + i, 300)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    let (arena, kept) = (|| coppice_storage::testing::arena(), s.store.storage().kept_bytes);
+    let (arena, kept) = (|| ic_coppice_storage::testing::arena(), s.store.storage().kept_bytes);
     s.pruner.notify_block(1_300, true, false).unwrap();
     let (mut at, mut traps) = (0, 0);
     while s.status().pending.is_some() || s.status().running.is_some() {

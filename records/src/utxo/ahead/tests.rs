@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{Tx, raw, serialise};
-use coppice_storage::testing::histories;
+use ic_coppice_storage::testing::histories;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;

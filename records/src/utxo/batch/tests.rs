@@ -1,8 +1,8 @@
 use super::*;
 use crate::testing::{Tx, World, raw};
 use crate::utxo::Ahead;
-use coppice_interface::{UtxoCreated, UtxoRefusal};
-use coppice_storage::{changed_pages, twin};
+use ic_coppice_interface::{UtxoCreated, UtxoRefusal};
+use ic_coppice_storage::{changed_pages, twin};
 
 fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoRefusal>> {
     let call = w.call();

@@ -19,9 +19,9 @@ use super::call::{Call, hash_of, if_found};
 use super::limits::PARENT;
 use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag, inputs, parents};
 use super::store::{Found, UtxoStore};
-use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
-use coppice_storage::slots::SlotId;
-use coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
+use ic_coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
 use std::collections::BTreeSet;
 use walk::{Enters, Walk};
 

@@ -3,9 +3,9 @@
 use super::MOST;
 use crate::utxo::record::{ENTRY, Hash, Head, SPENDER_CONFLICTING, SPENT, entries, flag};
 use crate::utxo::store::UtxoStore;
-use coppice_interface::UtxoRefusal;
-use coppice_storage::slots::SlotId;
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::{Ic, Platform as _};
 use std::collections::BTreeSet;
 
 /// Outputs whose spenders are read at a time: a path of thousands of transactions is kept.

@@ -7,12 +7,12 @@ use crate::utxo::call::{Call, bad, hash_of, if_found};
 use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
 use crate::utxo::spend::Strictness;
 use crate::utxo::store::{Found, UtxoStore};
-use coppice_interface::{
+use ic_coppice_interface::{
     ConflictError, ConflictResolution, MissingParents, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal,
     UtxoSpendError,
 };
-use coppice_storage::slots::SlotId;
-use coppice_storage::{Counting, Ic, Platform as _};
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::{Counting, Ic, Platform as _};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of lists that the last step reads to remove the winners; the walk before may read the rest of the pages that the platform lets a

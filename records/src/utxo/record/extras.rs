@@ -6,9 +6,9 @@
 
 use super::head::Head;
 use super::layout::at;
-use coppice_interface::{BlockRef, NoMemory, UtxoRefusal};
-use coppice_storage::cbor;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_interface::{BlockRef, NoMemory, UtxoRefusal};
+use ic_coppice_storage::cbor;
+use ic_coppice_storage::slots::{SlotId, Slots};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;

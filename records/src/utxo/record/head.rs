@@ -1,9 +1,9 @@
 //! The head of a master record.
 
 use super::layout::{ENTRY, HEAD, HEAD_BLOCKS, Hash, INLINE_INPUTS, INPUT, INPUTS_OF_PAGE, LATE, MASTER, Order, flag};
-use coppice_interface::{BlockRef, UtxoSettings};
-use coppice_storage::slots::SlotId;
-use coppice_storage::slots::rings::Link;
+use ic_coppice_interface::{BlockRef, UtxoSettings};
+use ic_coppice_storage::slots::SlotId;
+use ic_coppice_storage::slots::rings::Link;
 
 /// The head of a master record; `layout` describes its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::head::Head;
 use super::layout::{Hash, INPUT, INPUTS_OF_PAGE};
-use coppice_interface::UtxoRefusal;
-use coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::slots::{SlotId, Slots};
 
 /// Returns all inputs of a record: the outpoint that each spends.
 ///

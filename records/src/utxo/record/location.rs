@@ -11,11 +11,11 @@
 use super::head::Head;
 use super::layout::flag;
 use crate::owners;
-use coppice_interface::{ExternalStore, FileType, NoMemory, StoreType, TransactionPlace, UtxoRefusal};
-use coppice_storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_BLOB, PtrError};
-use coppice_storage::bytes::{u32_at, u64_at};
-use coppice_storage::slots::{SlotId, Slots};
-use coppice_storage::{Ic, Platform as _};
+use ic_coppice_interface::{ExternalStore, FileType, NoMemory, StoreType, TransactionPlace, UtxoRefusal};
+use ic_coppice_storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_BLOB, PtrError};
+use ic_coppice_storage::bytes::{u32_at, u64_at};
+use ic_coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::{Ic, Platform as _};
 use serde_bytes::ByteBuf;
 
 const PART: usize = 20;
@@ -116,7 +116,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobP
 pub fn free_parts(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     for part in parts {
         if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
-            coppice_storage::log::error(&format!("a part of a transaction, {part:?}: {error}"));
+            ic_coppice_storage::log::error(&format!("a part of a transaction, {part:?}: {error}"));
         }
     }
 }
@@ -125,7 +125,7 @@ pub fn free_parts(blobs: &mut BlobStore, parts: &[BlobPtr]) {
 ///
 /// # Errors
 /// `Corrupt` if a part does not match its pointer; nothing has changed.
-pub fn free(blobs: &mut BlobStore, parts: &[coppice_interface::BlobPtr]) -> Result<bool, UtxoRefusal> {
+pub fn free(blobs: &mut BlobStore, parts: &[ic_coppice_interface::BlobPtr]) -> Result<bool, UtxoRefusal> {
     let mut there = Vec::with_capacity(parts.len());
     for part in parts.iter().map(Into::into) {
         match blobs.read_onto(&mut Vec::new(), &part, 0, 0) {

@@ -3,10 +3,10 @@
 use super::head::Head;
 use super::inputs::page_slot;
 use super::layout::{ENTRY, EXTRA, HEAD, Hash, PAGE_HEAD, at, page_at};
-use coppice_interface::{Spender, UtxoHash, UtxoPage, UtxoRefusal};
-use coppice_storage::bytes::u32_at;
-use coppice_storage::slots::{SlotId, Slots};
-use coppice_storage::table::same_key;
+use ic_coppice_interface::{Spender, UtxoHash, UtxoPage, UtxoRefusal};
+use ic_coppice_storage::bytes::u32_at;
+use ic_coppice_storage::slots::{SlotId, Slots};
+use ic_coppice_storage::table::same_key;
 use serde_bytes::ByteBuf;
 
 /// Bytes from an entry's start to its state.

@@ -3,7 +3,7 @@
 use crate::owners;
 use crate::testing::*;
 use crate::utxo::Order;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 #[test]

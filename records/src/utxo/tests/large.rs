@@ -1,7 +1,7 @@
 //! Records with several pages of outputs and inputs, and several spenders, which random histories do not reach.
 
 use crate::testing::{id, *};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// Outputs of the parent, on three pages.
 const OUTPUTS: u32 = 45_000;

@@ -2,9 +2,9 @@
 
 use crate::testing::*;
 use crate::{owners, places};
-use coppice_interface::*;
-use coppice_storage::testing::{self, audit, bytes_of, overwrite};
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::{self, audit, bytes_of, overwrite};
+use ic_coppice_storage::twin;
 
 /// Returns everything that the store's queries return.
 fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<UnminedTransaction>) {

@@ -3,9 +3,9 @@
 use crate::testing::*;
 use crate::{owners, places};
 use candid::Principal;
-use coppice_interface::*;
-use coppice_storage::testing::hash_key;
-use coppice_storage::twin;
+use ic_coppice_interface::*;
+use ic_coppice_storage::testing::hash_key;
+use ic_coppice_storage::twin;
 use serde_bytes::ByteBuf;
 
 /// The caller of uploads and messages.
@@ -284,14 +284,18 @@ fn each_producer_has_its_own_upload() {
         open(&mut w, by, by).unwrap();
     }
     w.store.uploads.abort(&mut w.blobs, &tx(2).id(), of(2)).unwrap();
-    let cells = coppice_storage::testing::cells();
+    let cells = ic_coppice_storage::testing::cells();
     w.reopen();
     assert_eq!(w.store.uploads.list(60).len(), 2);
     let [version] = cells.read(places::TRANSACTION_PLACES + 4);
     cells.write(places::TRANSACTION_PLACES + 4, &[version + 1]);
     assert!(
-        crate::utxo::UtxoStore::open(&coppice_storage::testing::arena(), coppice_storage::testing::cells(), hash_key())
-            .is_err()
+        crate::utxo::UtxoStore::open(
+            &ic_coppice_storage::testing::arena(),
+            ic_coppice_storage::testing::cells(),
+            hash_key()
+        )
+        .is_err()
     );
 }
 

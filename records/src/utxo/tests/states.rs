@@ -1,7 +1,7 @@
 //! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, as `docs/design/records.md` has it.
 
 use crate::testing::*;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// States of a record, or of its only output.

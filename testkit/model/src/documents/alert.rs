@@ -1,7 +1,7 @@
 //! Freezing and reassigning outputs.
 
 use super::{Store, id};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 impl Store {
     /// An item of `utxo_freeze` or `utxo_unfreeze`. Returns how many outputs changed.

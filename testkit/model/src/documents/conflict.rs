@@ -2,7 +2,7 @@
 //! of a slice; the model follows its answer, and checks each step.
 
 use super::{Id, Store, Verdict, hex, id};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most spends that an answer lists.

@@ -3,7 +3,7 @@
 use super::record::is_coinbase;
 use super::{Id, Record, Store};
 use crate::transactions::Tx;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::rc::Rc;
 
 impl Store {

@@ -1,7 +1,7 @@
 //! Blocks, locks and preservations.
 
 use super::{Store, id};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 impl Store {
     /// An item of `utxo_set_mined`. Returns the blocks that contain the transaction afterwards.

@@ -14,7 +14,7 @@ mod spend;
 pub use prune::{Heights, Run};
 pub use record::{Id, Record};
 
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A check of the canister. The error is the difference found.

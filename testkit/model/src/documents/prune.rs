@@ -2,7 +2,7 @@
 //! missing.
 
 use super::{Id, Record, Store, Verdict, hex};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The heights of a run, and its limit for old transactions.

@@ -1,7 +1,7 @@
 //! One record, and its form in the interface.
 
 use crate::transactions::Tx;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

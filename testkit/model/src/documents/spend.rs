@@ -1,7 +1,7 @@
 //! Spending and unspending outputs.
 
 use super::{Store, id};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 impl Store {
     /// An item of `utxo_spend`, completely or not at all.

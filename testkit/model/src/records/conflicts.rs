@@ -1,7 +1,7 @@
 //! Double spends in the model: marked together with everything that spends from them, and resolved in favour of a winner.
 
 use super::{At, Hold, Record, Records, Txid, hash_of, is_height};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 
 /// The outcome for a winner.
@@ -84,7 +84,7 @@ impl Records {
 
     fn resolve(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
         let of = |txid: &Txid| {
-            let txid = coppice_interface::Txid::from(*txid);
+            let txid = ic_coppice_interface::Txid::from(*txid);
             move |error: UtxoRefusal| ConflictError { txid, error: error.into() }
         };
         is_height(at.height, at.most).map_err(of(winner))?;

@@ -3,7 +3,7 @@
 use crate::blocks::id;
 use crate::transactions::Tx;
 use candid::encode_args;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 

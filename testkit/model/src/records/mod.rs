@@ -12,7 +12,7 @@ pub use family::{Blob, Family, Template, Transaction, Txid};
 pub use rules::{Heights, Spent};
 pub use settings::{Change, FLOOR, Setting, Settings};
 
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The holder of a spent output.

@@ -1,7 +1,7 @@
 //! Rules of deletion, by `docs/design/record-pruning.md`: heights, the parents of old unmined transactions, defensive mode.
 
 use super::{Hold, Record, Records, Settings, Txid};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 
 /// The notified heights.

@@ -1,6 +1,6 @@
 //! Settings that histories change.
 
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 /// More cycles than any canister has.
 pub const FLOOR: u128 = 1 << 100;

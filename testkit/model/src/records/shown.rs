@@ -1,7 +1,7 @@
 //! A record in the form of the interface.
 
 use super::{Output, Record, Txid};
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 impl Record {
@@ -22,7 +22,7 @@ impl Record {
         };
         let pages: Vec<UtxoPage> = self.outputs.chunks(self.batch as usize).map(page).collect();
         let spent = pages[1..].iter().filter(|page| page.record_utxos == page.spent_utxos).count();
-        let deleted = self.holds().filter(|hold| hold.deleted).map(|hold| coppice_interface::Txid::from(hold.by));
+        let deleted = self.holds().filter(|hold| hold.deleted).map(|hold| ic_coppice_interface::Txid::from(hold.by));
         UtxoRecord {
             txid: (*txid).into(),
             utxos: self.outputs.iter().map(|output| output.as_ref().map(entry)).collect(),

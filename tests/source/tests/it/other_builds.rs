@@ -11,8 +11,8 @@ const OF_NETWORK: [&str; 4] = ["network", "commands", "blob_worker/s3", "main"];
 const NETWORK: [&str; 11] = [
     "crate::network",
     "crate::commands",
-    "coppice::network",
-    "coppice::commands",
+    "ic_coppice_cli::network",
+    "ic_coppice_cli::commands",
     "s3::",
     "reqwest",
     "ic_agent",

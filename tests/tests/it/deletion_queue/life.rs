@@ -5,11 +5,11 @@
 use super::{OTHER, WORKER, at, grant_workers, ids, name, pending, status, wanted};
 use candid::CandidType;
 use candid::utils::ArgumentEncoder;
-use coppice_host::{Checkpoint, Host, Kind, TrapPoint};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::wasm;
+use ic_coppice_host::{Checkpoint, Host, Kind, TrapPoint};
+use ic_coppice_interface::*;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 

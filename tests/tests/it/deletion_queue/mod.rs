@@ -6,10 +6,10 @@ mod file_types;
 mod life;
 mod stopped;
 
-use coppice_host::Kind;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
+use ic_coppice_host::Kind;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Two workers.

@@ -1,7 +1,7 @@
 //! External blobs that are due while no worker deletes them.
 
 use super::*;
-use coppice_interface::UtxoBlockAssemblyState::Running;
+use ic_coppice_interface::UtxoBlockAssemblyState::Running;
 use serde_bytes::ByteBuf;
 
 const HALF_AN_HOUR: u64 = 1_800;

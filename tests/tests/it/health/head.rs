@@ -4,7 +4,7 @@ use super::*;
 use coppice_tests::blocks::plain_id;
 
 /// Overwrites the magic of a block's header.
-fn damage_header(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
+fn damage_header(coppice: &Coppice, host: &ic_coppice_host::Host, number: u64) {
     // The number lies at 8, the hash at 64.
     let is_header = |head: &[u8]| head[..2] == [0x0C, 0xB1] && head[8..16] == number.to_le_bytes();
     crate::refusals::damage(coppice, host, &hash(number), is_header, 64, &[0xEE; 4]);

@@ -6,11 +6,11 @@ mod head;
 mod records;
 mod uploads;
 
-use coppice_host::TrapPoint;
-use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use ic_coppice_host::TrapPoint;
+use ic_coppice_interface::*;
 use std::time::Duration;
 
 const NS: u64 = 1_000_000_000;

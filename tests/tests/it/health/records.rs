@@ -3,8 +3,8 @@
 use super::*;
 use crate::pruner::world::World;
 use crate::utxo::{all_ok, configure as configure_utxo, create};
-use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 
 const HOUR: u64 = 3_600;
 /// Bytes of the smallest blob.

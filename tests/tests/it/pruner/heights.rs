@@ -2,10 +2,10 @@
 
 use super::world::*;
 use crate::utxo::all_ok;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// The first number that is not a valid height.
 const NONE: u32 = 1 << 31;

@@ -1,9 +1,9 @@
 //! Jobs: their states and history (section 4), and manual runs.
 
 use super::world::*;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 fn ids(jobs: &[UtxoPruneJob]) -> Vec<u64> {
     jobs.iter().map(|job| job.id).collect()

@@ -3,9 +3,9 @@
 
 use super::world::*;
 use crate::utxo::all_ok;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// A mined parent, and its child, unmined since the height, which spends the parent's only output there.
 fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {

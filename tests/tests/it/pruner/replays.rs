@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::utxo::create;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// A transaction in blocks of these heights, as a replay creates it.
 fn in_block(tx: &Tx, heights: &[u32]) -> UtxoCreate {

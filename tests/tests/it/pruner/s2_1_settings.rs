@@ -3,9 +3,9 @@
 use super::world::*;
 use crate::utxo::configure;
 use candid::encode_args;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 
 type Change = UtxoPrunerSettingsChange;
 

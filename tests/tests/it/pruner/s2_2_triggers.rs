@@ -1,8 +1,8 @@
 //! 2.2 and 2.7: which notifications trigger pruning of records.
 
 use super::world::*;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
+use ic_coppice_interface::*;
 
 #[test]
 fn s2_2_primary_3_the_persisted_height_is_noted() {

@@ -1,9 +1,9 @@
 //! 2.3, the safety check: records are pruned only while the block assembly is running.
 
 use super::world::*;
-use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
-use coppice_interface::*;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
+use ic_coppice_interface::*;
 
 #[test]
 fn s2_3_safety_check_no_run_begins_while_the_assembly_is_not_running() {

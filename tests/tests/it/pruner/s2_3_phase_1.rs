@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// A parent that is due at `height + RETENTION`, and its child, unmined since `height`.
 fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {

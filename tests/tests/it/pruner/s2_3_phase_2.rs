@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::utxo::{Done, all_ok, create, spend};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 #[test]
 fn s2_3_phase_2_2_records_are_deleted_up_to_the_safe_height() {

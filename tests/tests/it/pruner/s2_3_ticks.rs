@@ -1,11 +1,11 @@
 //! 2.3 over many ticks: persisted positions, the job's timeout, progress, metrics.
 
 use super::world::*;
-use coppice_host::{Host, TrapPoint};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::{Host, TrapPoint};
+use ic_coppice_interface::*;
 
 /// Makes records that are due at 20, and old unmined ones with parents.
 fn work(world: &World, families: u64, records: u64) -> (Vec<Tx>, Vec<Tx>) {

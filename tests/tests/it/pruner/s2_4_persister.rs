@@ -1,7 +1,7 @@
 //! 2.4: coordination with the block persister.
 
 use super::world::*;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 
 #[test]
 fn s2_4_2_the_persisted_height_bounds_what_is_deleted() {

@@ -2,8 +2,8 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, spend};
-use coppice_interface::*;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// Defensive mode with pages of two outputs, looking up `batch` spenders at a time.
 fn defensive(batch: u32) -> World {

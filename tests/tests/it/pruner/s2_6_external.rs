@@ -2,12 +2,12 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
-use coppice_host::Outcome;
-use coppice_interface::Owner;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::Outcome;
+use ic_coppice_interface::Owner;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 fn kept_bytes(world: &World) -> u64 {

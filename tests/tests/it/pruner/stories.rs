@@ -2,10 +2,10 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
+use ic_coppice_interface::*;
 
 /// Section 1: a pruned transaction is submitted again.
 #[test]

@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::utxo::all_ok;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// Removes a block from a transaction, and returns the remaining blocks.
 fn unset(world: &World, height: u32, block_id: u32, tx: &Tx, on_longest_chain: bool) -> Vec<u32> {

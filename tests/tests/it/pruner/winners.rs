@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 fn wins(world: &World, height: u32, winner: &Tx) -> Result<ConflictResolution, ConflictError> {
     let arg = UtxoProcessConflicting { height, winners: vec![winner.id()] };

@@ -1,10 +1,10 @@
 //! A canister with records that are pruned soon, and short names for operations on them.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use std::ops::Range;
 
 /// Blocks for which a finished record is kept. Half of it, 5, is `unmined_tx_retention`.

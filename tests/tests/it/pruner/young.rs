@@ -3,8 +3,8 @@
 //! transaction spends from it.
 
 use super::world::*;
-use coppice_interface::*;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 /// A parent that is mined at a height, and its child, which has no record.
 fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {

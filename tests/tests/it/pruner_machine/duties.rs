@@ -7,9 +7,9 @@ use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
 use super::tick::{Done, Run, Scope};
 use super::view::View;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{Records, Settings, Spent, Txid};
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A tick whose changes were allowed.

@@ -5,10 +5,10 @@ use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
 use super::steps::Pick;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{Setting, Spent, Txid};
 use coppice_tests::coppice::blob_bytes;
+use ic_coppice_interface::*;
 use std::collections::BTreeMap;
 
 /// The most ticks that a run takes with one operation in each.

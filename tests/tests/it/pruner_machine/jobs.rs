@@ -3,8 +3,8 @@
 use super::Outcome;
 use super::machine::Machine;
 use super::view::View;
-use coppice_interface::*;
 use coppice_model::ensure;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 
 /// The last message, as far as it may affect jobs.

@@ -10,12 +10,12 @@ use super::trapping::{Trapping, is_injected};
 use super::view::{Known, View};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args};
-use coppice_host::TrapPoint;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{At, Change, Family, Heights, MOST, Records, Setting, Settings, Txid};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
+use ic_coppice_host::TrapPoint;
+use ic_coppice_interface::*;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 

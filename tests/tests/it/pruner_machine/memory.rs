@@ -5,11 +5,11 @@ use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
 use super::operations::block_id;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::Setting;
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// Pages of 64 KiB: the fewest that a canister starts with, and the most.

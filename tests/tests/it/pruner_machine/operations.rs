@@ -5,11 +5,11 @@ use super::jobs::Cause;
 use super::machine::Machine;
 use super::memory::is_refused;
 use super::steps::{Kind, Pick, Step};
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{Output, Record, Resolved, Txid};
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 use std::fmt::Debug;
 
 type Done<T> = Batch<Result<T, UtxoError>>;
@@ -113,7 +113,7 @@ impl Machine {
                 let marked = self.records.set_conflicting(&txid, self.at(height));
                 let touched: Vec<Txid> = self.records.0.keys().copied().collect();
                 let expected =
-                    marked.map(|marked| marked.into_iter().map(coppice_interface::Txid::from).collect::<Vec<_>>());
+                    marked.map(|marked| marked.into_iter().map(ic_coppice_interface::Txid::from).collect::<Vec<_>>());
                 let what = format!("at {height}: {} is a double spend", self.family.name(&txid));
                 self.agree(what, &touched, answer, expected)
             }
@@ -169,7 +169,7 @@ impl Machine {
             let txid: Txid = of.outpoint.txid[..].try_into().expect("a txid");
             (txid, of.outpoint.vout)
         };
-        let bytes = |txid: &coppice_interface::Txid| -> Txid { txid[..].try_into().expect("a txid") };
+        let bytes = |txid: &ic_coppice_interface::Txid| -> Txid { txid[..].try_into().expect("a txid") };
         let answer = answer.map(|done| Resolved {
             losers: done.losers.iter().map(bytes).collect(),
             freed: done.unspent.iter().map(outpoint).collect(),

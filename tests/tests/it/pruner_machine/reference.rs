@@ -8,11 +8,11 @@ mod run;
 
 use super::trapping::Trapping;
 use candid::Principal;
-use coppice_host::INJECTED_FAULT;
 use coppice_ic::{Backend, Ic, Reject, Submitted};
-use coppice_interface::*;
 use coppice_model::records::{Family, Heights, Record, Records, Settings, Txid};
 use coppice_tests::coppice::{Coppice, Who};
+use ic_coppice_host::INJECTED_FAULT;
+use ic_coppice_interface::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! The settings that histories change.
 
-use coppice_interface::*;
 use coppice_model::records::Setting;
+use ic_coppice_interface::*;
 use proptest::prelude::*;
 
 fn instructions() -> impl Strategy<Value = Setting> {

@@ -2,8 +2,8 @@
 //! runs.
 
 use super::settings::{first, setting};
-use coppice_host::TrapPoint;
 use coppice_model::records::{Blob, Setting, Template};
+use ic_coppice_host::TrapPoint;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

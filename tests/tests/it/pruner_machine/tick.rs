@@ -7,9 +7,9 @@ use super::jobs::{Cause, Progress};
 use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
 use super::view::{Replies, View};
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{At, Records, Settings, Spent, Txid};
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run that is under way, or whose position is kept.

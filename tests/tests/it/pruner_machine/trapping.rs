@@ -1,7 +1,7 @@
 //! Injected traps: on the embedded host, and on the reference.
 
-use coppice_host::{Host, INJECTED_FAULT, TrapPoint};
 use coppice_ic::Reject;
+use ic_coppice_host::{Host, INJECTED_FAULT, TrapPoint};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::MOST;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 
 /// The source of a height. Only a producer's jumps are limited; a manual height is not the chain's.
 #[derive(Clone, Copy, Debug, PartialEq)]

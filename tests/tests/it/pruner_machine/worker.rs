@@ -5,11 +5,11 @@ use super::jobs::Cause;
 use super::machine::{Machine, WORKER};
 use super::steps::Pick;
 use super::view::View;
-use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::Txid;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {

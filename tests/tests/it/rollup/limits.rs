@@ -1,7 +1,7 @@
 //! The rollup over many blocks, at the cap of its memory, and with traps in the timer that makes blocks.
 
 use super::*;
-use coppice_interface::SAFETY_SECS;
+use ic_coppice_interface::SAFETY_SECS;
 
 /// Keeps as many blocks, and prunes the others.
 fn retain(rollup: &Rollup, blocks: u64) {

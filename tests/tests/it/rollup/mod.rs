@@ -4,16 +4,16 @@ mod limits;
 
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, decode_one, encode_args, encode_one};
-use coppice_host::{Host, Kind, TrapPoint};
 use coppice_ic::{Ic, Reject};
-use coppice_interface::methods::TABLE;
-use coppice_interface::{
-    CanisterArg, ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
-};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
 use ic_certification::{HashTree, LookupResult};
+use ic_coppice_host::{Host, Kind, TrapPoint};
+use ic_coppice_interface::methods::TABLE;
+use ic_coppice_interface::{
+    CanisterArg, ConfigChange, InitArg, ProblemCode, PrunePolicyArg, ReadError, Role, StorageStatus, TipCertificate,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -265,7 +265,7 @@ fn balances_are_certified_with_the_chain_also_after_an_upgrade() {
 }
 
 fn tree_of(proof: &TipCertificate) -> HashTree {
-    coppice_storage::cbor::read(&proof.hash_tree).unwrap()
+    ic_coppice_storage::cbor::read(&proof.hash_tree).unwrap()
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::*;
 use candid::CandidType;
-use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 

@@ -1,8 +1,8 @@
 //! Blocks: many small blobs, and sweeps of a large index.
 
 use super::*;
-use coppice_interface::*;
 use coppice_tests::blocks::{block, id, seal, with_keys};
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

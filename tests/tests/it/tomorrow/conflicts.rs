@@ -3,11 +3,11 @@
 use super::batches::{create, spend};
 use super::{DIRTIED, most, tomorrow};
 use crate::utxo::get;
-use coppice_host::Host;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::Host;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -3,12 +3,12 @@
 use super::batches::{create, spend};
 use super::{DIRTIED, most, tomorrow};
 use crate::utxo::get;
-use coppice_host::Host;
-use coppice_interface::*;
 use coppice_tests::blocks::id;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::Host;
+use ic_coppice_interface::*;
 use std::sync::Arc;
 
 /// A transaction that holds an output of each of its many parents, and a double spend of the first of these outputs.

@@ -4,10 +4,10 @@ use super::batches::create;
 use super::*;
 use crate::pruner::world::{RETENTION, TICK as SECS, World};
 use crate::utxo::configure;
-use coppice_interface::*;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::blob_bytes;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 /// The most pages that a message may read.

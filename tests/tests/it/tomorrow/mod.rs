@@ -9,9 +9,9 @@ mod inputs;
 mod large;
 mod ticks;
 
-use coppice_host::{Execution, Host, Limits, Outcome, StablePagePrices};
-use coppice_interface::ConfigChange;
 use coppice_tests::coppice::{Coppice, default_arg};
+use ic_coppice_host::{Execution, Host, Limits, Outcome, StablePagePrices};
+use ic_coppice_interface::ConfigChange;
 use std::sync::Arc;
 
 /// The most instructions that the settings allow a tick.

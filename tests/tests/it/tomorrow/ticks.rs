@@ -3,8 +3,8 @@
 use super::batches::{create, scattered, spend, wide, wide_record};
 use super::*;
 use crate::pruner::world::{RETENTION, TICK as SECS, World, last_of};
-use coppice_interface::*;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 
 fn world() -> (World, Arc<Host>) {
     let (coppice, host) = tomorrow();

@@ -1,10 +1,10 @@
 //! Comparison with the model after every message: each whole record, and the counters.
 
-use coppice_interface::*;
 use coppice_model::documents::{Id, Record, Store, Verdict, hex, id};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;

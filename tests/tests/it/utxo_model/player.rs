@@ -2,13 +2,13 @@
 
 use super::history::Random;
 use super::judge;
-use coppice_host::{Host, TrapPoint};
 use coppice_ic::{Backend, Reject};
-use coppice_interface::*;
 use coppice_model::documents::{Heights, Id, Rules, Run, Store, Verdict};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
+use ic_coppice_host::{Host, TrapPoint};
+use ic_coppice_interface::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -9,9 +9,9 @@ mod turns;
 
 use super::history::{Kind, Random, Step};
 use super::player::Player;
-use coppice_interface::*;
 use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use std::rc::Rc;
 
 /// Compares the answers of a batch with the model's, and then everything else.

@@ -2,7 +2,7 @@
 
 use super::{Plain, Text};
 use crate::state::State;
-use coppice_interface::Metric;
+use ic_coppice_interface::Metric;
 use std::io;
 
 /// Metrics of the pruner and the deletion queue, with help texts. Most names come from the specifications. As usual with Prometheus, a
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(named.len() + own.len(), SERVICES.len());
         platform::native::reset();
         crate::memory::forget();
-        crate::state::init(&coppice_interface::InitArg::default()).unwrap();
+        crate::state::init(&ic_coppice_interface::InitArg::default()).unwrap();
         let text = crate::state::read(|state| String::from_utf8(encode(state).unwrap()).unwrap());
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let (own, named): (Vec<&str>, Vec<&str>) = types.partition(|name| name.starts_with("coppice_"));
@@ -177,7 +177,7 @@ mod tests {
     fn every_service_metric_is_in_the_table() {
         platform::native::reset();
         crate::memory::forget();
-        crate::state::init(&coppice_interface::InitArg::default()).unwrap();
+        crate::state::init(&ic_coppice_interface::InitArg::default()).unwrap();
         crate::state::read(|state| {
             let mut all = state.records.pruner.status(state.utxo_settings(), &state.records.deletions).metrics;
             all.extend(state.records.deletions.status().metrics);

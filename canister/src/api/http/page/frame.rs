@@ -3,7 +3,7 @@
 use super::super::answer::source;
 use super::words::moment;
 use crate::platform;
-use coppice_interface::text::duration;
+use ic_coppice_interface::text::duration;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");

@@ -5,9 +5,9 @@ use super::frame::{self, frame, row};
 use super::records;
 use super::words::{bytes, count, moment};
 use crate::state::State;
-use coppice_interface::segments::Segment;
-use coppice_interface::text::hex;
-use coppice_interface::{BlockHeader, ReadError};
+use ic_coppice_interface::segments::Segment;
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{BlockHeader, ReadError};
 use maud::{Markup, html};
 
 /// Maximum ids of a block that are shown.

@@ -1,7 +1,7 @@
 //! Card with the bytes of stable memory by owner, and the free bytes by size class.
 
 use super::words::{bytes, count};
-use coppice_interface::{Owner, StorageStatus};
+use ic_coppice_interface::{Owner, StorageStatus};
 use maud::{Markup, html};
 
 /// Returns an owner's name in words.

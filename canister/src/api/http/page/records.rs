@@ -3,7 +3,7 @@
 use super::frame::{figure, row};
 use super::words::{ago, bytes, count, many};
 use crate::state::State;
-use coppice_interface::*;
+use ic_coppice_interface::*;
 use maud::{Markup, html};
 
 /// Maximum jobs that are shown.

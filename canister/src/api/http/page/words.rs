@@ -1,10 +1,10 @@
 //! Numbers, the policy and the plan as text.
 
 use crate::operation::health::holder;
-use coppice_chain::export::is_of_guard;
-use coppice_chain::pruning::policy::floor;
-use coppice_interface::text::duration;
-use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason, WaterMarks};
+use ic_coppice_chain::export::is_of_guard;
+use ic_coppice_chain::pruning::policy::floor;
+use ic_coppice_interface::text::duration;
+use ic_coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason, WaterMarks};
 use time::UtcDateTime;
 
 /// Formats a number with thousands separators.
@@ -180,7 +180,7 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_chain::pruning::policy::marks;
+    use ic_coppice_chain::pruning::policy::marks;
 
     #[test]
     fn figures_are_short_and_exact_enough() {

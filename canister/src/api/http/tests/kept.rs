@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::endpoints::blocks;
-use coppice_chain::testing::{block, id};
-use coppice_records::utxo::{Ahead, Call};
+use ic_coppice_chain::testing::{block, id};
+use ic_coppice_records::utxo::{Ahead, Call};
 
 fn append(number: u64, ids: &[[u8; 32]], body: usize) -> Result<(), AppendError> {
     let block = block(number, ids, body);

@@ -42,8 +42,10 @@ fn fault(sentence: &str) -> Option<String> {
 fn append(range: std::ops::Range<u64>, body: usize) {
     for number in range {
         mutate(|state| {
-            let (block, admission) =
-                (coppice_chain::testing::block(number, &[coppice_chain::testing::id(number)], body), state.admission());
+            let (block, admission) = (
+                ic_coppice_chain::testing::block(number, &[ic_coppice_chain::testing::id(number)], body),
+                state.admission(),
+            );
             state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
         });
     }
@@ -143,7 +145,7 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
     for chunks in [1u64, 7] {
         fresh();
         append(0..1, 10);
-        let hash = |number: u64| coppice_chain::testing::block(number, &[], 10).hash;
+        let hash = |number: u64| ic_coppice_chain::testing::block(number, &[], 10).hash;
         let digest = || ByteBuf::from([0; 32]);
         let begin = BeginBlock {
             number: 1,

@@ -231,7 +231,7 @@ fn the_largest_messages_take_the_fast_path() {
     let block = AppendBlock { body: ByteBuf::from(vec![1; 2_000_000]), ..AppendBlock::default() };
     assert_eq!(fast(&candid::encode_one(&block).unwrap()), Some(block.clone()));
     // Small blocks, and blocks that fill a message.
-    let small = AppendBlock { body: ByteBuf::from(vec![1; 100]), ..coppice_chain::testing::block(7, &[[1; 32]], 0) };
+    let small = AppendBlock { body: ByteBuf::from(vec![1; 100]), ..ic_coppice_chain::testing::block(7, &[[1; 32]], 0) };
     for blocks in [vec![small; 4_600], vec![AppendBlock { body: ByteBuf::from(vec![1; 190_000]), ..block }; 10]] {
         let message = candid::encode_one(&blocks).unwrap();
         assert!(message.len() > 1_500_000, "{}", message.len());

@@ -3,9 +3,9 @@
 use super::super::advice::advice;
 use super::super::finding::{Finding, finding};
 use crate::state::State;
-use coppice_interface::text::many;
-use coppice_interface::{HeldBy, ProblemCode};
-use coppice_records::apply::{Counted, Waits};
+use ic_coppice_interface::text::many;
+use ic_coppice_interface::{HeldBy, ProblemCode};
+use ic_coppice_records::apply::{Counted, Waits};
 
 /// Adds the reason why applying is stopped to a finding, if applying holds pruning.
 pub fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {

@@ -3,8 +3,8 @@
 use super::super::finding::{Finding, finding};
 use crate::platform;
 use crate::state::State;
-use coppice_interface::text::duration;
-use coppice_interface::{ProblemCode, StoreDeletions, StoreType};
+use ic_coppice_interface::text::duration;
+use ic_coppice_interface::{ProblemCode, StoreDeletions, StoreType};
 
 /// Seconds for which a blob may be due before `health` reports a problem.
 const PATIENCE_SECS: u64 = 6 * 3_600;

@@ -6,9 +6,9 @@ use super::super::finding::{Finding, finding};
 use super::super::head::{idle, is_long, stays};
 use super::super::memory::LEFT;
 use crate::state::State;
-use coppice_interface::ProblemCode;
-use coppice_records::owners;
-use coppice_storage::blob::Class;
+use ic_coppice_interface::ProblemCode;
+use ic_coppice_records::owners;
+use ic_coppice_storage::blob::Class;
 
 /// Bytes that must be left for new records, or free in their slots.
 const FREE: u64 = 4 << 20;

@@ -8,11 +8,11 @@ use super::action::{Action, Command};
 use super::advice::{PAGES, RESERVED, UTXO_BYTES, more};
 use super::finding::{Finding, finding};
 use crate::state::State;
-use coppice_interface::text::hex;
-use coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
-use coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
-use coppice_records::utxo::{Cursor, UtxoStore};
-use coppice_storage::WASM_PAGE;
+use ic_coppice_interface::text::hex;
+use ic_coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
+use ic_coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
+use ic_coppice_records::utxo::{Cursor, UtxoStore};
+use ic_coppice_storage::WASM_PAGE;
 
 pub(super) use applying::with_stop;
 

@@ -1,7 +1,7 @@
 //! Stores whose marker is wrong, vanishes, or cannot be read.
 
 use super::*;
-use coppice_interface::StoreType;
+use ic_coppice_interface::StoreType;
 
 #[test]
 fn wrong_store_is_refused_before_a_lease() {

@@ -127,7 +127,7 @@ impl World {
             limit: 1_000,
             lock_timeout_secs: LEASE.as_secs(),
             request: Some(ByteBuf::from([1])),
-            selectors: Some(vec![BlobSelector { store_type: coppice_interface::StoreType::Tx, file_type: None }]),
+            selectors: Some(vec![BlobSelector { store_type: ic_coppice_interface::StoreType::Tx, file_type: None }]),
             safety_window: Some(0),
             ..Default::default()
         };

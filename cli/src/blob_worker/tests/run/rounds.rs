@@ -74,7 +74,7 @@ fn rows_without_a_store_are_not_leased_and_an_impossible_name_fails() {
     assert_eq!((dead, world.rows()), (vec![27], 25));
     assert!((1..=25).all(|id| !world.queue.state().leased.contains_key(&id)));
     let asked = world.queue.state().asks[0].clone();
-    let selector = BlobSelector { store_type: coppice_interface::StoreType::Tx, file_type: Some("tx".into()) };
+    let selector = BlobSelector { store_type: ic_coppice_interface::StoreType::Tx, file_type: Some("tx".into()) };
     assert_eq!((asked.selectors, asked.safety_window), (Some(vec![selector]), Some(10)));
 }
 

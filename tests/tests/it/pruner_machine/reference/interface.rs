@@ -3,8 +3,8 @@
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
 use candid::{CandidType, decode_args, encode_one};
-use coppice_interface::*;
 use coppice_model::records::{At, Change, MOST, Record, Records, Resolved, Setting, Transaction, Txid};
+use ic_coppice_interface::*;
 use sha2::{Digest, Sha256};
 
 fn args<'a, T: ArgumentDecoder<'a>>(arg: &'a [u8]) -> T {
@@ -244,7 +244,7 @@ impl State {
 
     /// The transaction that a source names.
     fn named(&self, source: &TransactionSource) -> Transaction {
-        let txid: coppice_interface::Txid = match source {
+        let txid: ic_coppice_interface::Txid = match source {
             TransactionSource::Raw(raw) => Sha256::digest(Sha256::digest(raw)).to_vec().into(),
             TransactionSource::External(external) => external.txid.clone(),
             other => panic!("the machine creates {other:?}"),

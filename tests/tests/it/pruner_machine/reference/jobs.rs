@@ -1,8 +1,8 @@
 //! The reference's triggers, jobs and ticks.
 
 use super::{Fault, Run, State};
-use coppice_interface::*;
 use coppice_model::records::Heights;
+use ic_coppice_interface::*;
 use std::collections::BTreeSet;
 
 impl State {

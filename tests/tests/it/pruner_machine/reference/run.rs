@@ -1,8 +1,8 @@
 //! The reference's runs.
 
 use super::{Fault, Run, State};
-use coppice_interface::*;
 use coppice_model::records::{At, Record, Spent, Txid};
+use ic_coppice_interface::*;
 
 type Count = fn(&mut UtxoPruneCounts) -> &mut u64;
 

@@ -3,11 +3,11 @@
 use super::super::history::Random;
 use super::super::player::Player;
 use super::items;
-use coppice_interface::*;
 use coppice_model::documents::{Verdict, hex};
 use coppice_tests::blocks::id;
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
+use ic_coppice_interface::*;
 
 impl Player {
     pub(super) fn freeze(&mut self, random: &mut Random, freeze: bool) -> Verdict {

@@ -3,10 +3,10 @@
 use super::super::history::Random;
 use super::super::player::Player;
 use super::items;
-use coppice_interface::*;
 use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
+use ic_coppice_interface::*;
 use std::rc::Rc;
 
 impl Player {

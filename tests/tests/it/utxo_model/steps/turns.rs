@@ -2,10 +2,10 @@
 
 use super::super::history::Random;
 use super::super::player::{PACES, Player};
-use coppice_host::TrapPoint;
-use coppice_interface::*;
 use coppice_model::documents::Verdict;
 use coppice_tests::client::Answered;
+use ic_coppice_host::TrapPoint;
+use ic_coppice_interface::*;
 
 impl Player {
     pub(super) fn notify(&mut self, random: &mut Random) -> Verdict {
