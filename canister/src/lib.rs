@@ -3,7 +3,8 @@
 //! A canister calls [`Coppice`] in its hooks and in its own methods, and exports the methods of Coppice that it has ([`export!`]). The library
 //! exports nothing by itself. The package `coppice_canister` is the canister that exports all methods.
 //!
-//! The crate joins three others: `ic_coppice_chain` keeps the blocks, `ic_coppice_records` the UTXO records, `ic_coppice_storage` the memory of both.
+//! The crate joins three others: `ic_coppice_chain` keeps the blocks, `ic_coppice_records` the UTXO records, and `ic_coppice_storage` the
+//! memory of both.
 //!
 //! | module | holds |
 //! |---|---|

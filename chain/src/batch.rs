@@ -3,9 +3,10 @@
 //! **Constraint.** A block is appended whole or not at all, and the cost of its references is known only after they are entered. A block
 //! that fits into a message of its own must not be refused because blocks before it have used the message up.
 //!
-//! **Design.** The first block has as much of the message as in `append_block`: reading the list does not count. Each later block begins only if the message has the instructions
-//! and pages for its payload. Its references share the meter of the message with those of the blocks before it; if there is no room for
-//! them, they are taken out again and the message stops with `HasMore`. The block is then the first one of the next message.
+//! **Design.** The first block has as much of the message as in `append_block`, because reading the list does not count. Each later block
+//! begins only if the message has the instructions and pages for its payload. Its references share the meter of the message with those of
+//! the blocks before it; if there is no room for them, they are taken out again and the message stops with `HasMore`. The block is then the
+//! first one of the next message.
 
 use super::append::Fit;
 use super::draft::{Admission, too_large};

@@ -1,4 +1,5 @@
-//! Native twin of the platform: one world per thread, controlled by a test. `ic_coppice_storage` provides its stable memory, cycles, time, caller and log.
+//! Native twin of the platform: one world per thread, controlled by a test. `ic_coppice_storage` provides its stable memory, cycles, time,
+//! caller and log.
 
 use candid::Principal;
 use ic_coppice_storage::twin;
