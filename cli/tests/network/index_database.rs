@@ -6,6 +6,7 @@ mod pooler;
 mod restore;
 mod servers;
 mod silence;
+mod tls;
 
 use crate::net::Net;
 use crate::running::wait_for;

@@ -16,6 +16,7 @@ mod net;
 mod odd_files;
 mod over_http;
 mod over_the_network;
+mod prometheus;
 mod proofs;
 mod rollup_page;
 mod running;

@@ -34,14 +34,14 @@ fn succeed(output: Output) -> String {
     text(&output.stdout)
 }
 
-fn not_run(test: &str, what: &str) {
+pub fn not_run(test: &str, what: &str) {
     // Written to stderr directly, because the test harness hides the output of passing tests.
     let note = format!("not run: {test}; scripts/setup --with-postgres installed no {what}\n");
     std::io::stderr().write_all(note.as_bytes()).unwrap();
 }
 
 /// A directory that the server's user can read.
-fn directory() -> tempfile::TempDir {
+pub fn directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     dir
@@ -116,6 +116,11 @@ impl Server {
         ask(self.port, sql)
     }
 
+    /// The server's own log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("data/server.log")).unwrap()
+    }
+
     pub fn rows(&self) -> u64 {
         self.ask("SELECT count(*) FROM blocks").parse().unwrap()
     }
@@ -127,6 +132,15 @@ impl Drop for Server {
         stop.arg("--pgdata").arg(self.data()).args(["stop", "--mode", "immediate", "--silent"]).current_dir("/");
         drop(stop.stdout(Stdio::null()).stderr(Stdio::null()).status());
     }
+}
+
+/// Runs OpenSSL as the server's user, which then owns the keys. Returns false if it is not installed.
+pub fn openssl(args: &[&str]) -> bool {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return false;
+    }
+    succeed(as_postgres(Path::new("openssl")).args(args).current_dir("/").output().unwrap());
+    true
 }
 
 pub fn url(port: u16) -> String {
