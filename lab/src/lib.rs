@@ -7,7 +7,7 @@
 //! demo --utxo   demo_utxo: blocks, ledger, story, verify ──▲
 //! bench         operations and messages, in the bench wasm
 //! ```
-//! The feeder, the indexer, the blob worker and their verification come from the operator's command, the library [`coppice`]; the
+//! The feeder, the indexer, the blob worker and their verification come from the operator's command, the library [`ic_coppice_cli`]; the
 //! generated chains and the embedded canister come from [`coppice_testkit`].
 
 // Only the commands and their tests use this library, and most of its names say enough.
