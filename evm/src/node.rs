@@ -73,10 +73,19 @@ impl Node {
     /// # Errors
     /// [`Stopped`]; when the node does not know a method or its argument.
     pub fn call<const N: usize>(&self, calls: [(&str, Value); N]) -> Result<[Value; N]> {
+        let results = self.call_all(&calls)?;
+        results.try_into().map_err(|_| anyhow!("one answer a call"))
+    }
+
+    /// As [`call`](Self::call), for any number of calls.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn call_all(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
         let mut wait = Duration::from_millis(250);
         loop {
             ensure!(!self.stop.is_set(), Stopped);
-            let error = match self.waiter.unless(|| self.stop.is_set(), self.post(&calls)) {
+            let error = match self.waiter.unless(|| self.stop.is_set(), self.post(calls)) {
                 Some(Ok(answers)) => return Ok(answers),
                 Some(Err(error)) => error,
                 None => bail!(Stopped),
@@ -92,9 +101,9 @@ impl Node {
         }
     }
 
-    async fn post<const N: usize>(&self, calls: &[(&str, Value); N]) -> Result<[Value; N]> {
+    async fn post(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
         let first = self.next.get();
-        self.next.set(first + N as u64);
+        self.next.set(first + calls.len() as u64);
         let requests = calls
             .iter()
             .zip(first..)
@@ -119,7 +128,7 @@ impl Node {
                 _ => return Err(why).with_context(|| format!("{url} answers {status} without JSON-RPC")),
             },
         };
-        let mut results = [const { None }; N];
+        let mut results = vec![None; calls.len()];
         for Answer { id, result, error } in answers {
             let at = id.as_u64().and_then(|id| usize::try_from(id.checked_sub(first)?).ok());
             let Some(slot) = at.and_then(|at| results.get_mut(at)) else { continue };
@@ -129,7 +138,7 @@ impl Node {
             }
         }
         ensure!(results.iter().all(Option::is_some), "{url} leaves calls of a batch unanswered");
-        Ok(results.map(Option::unwrap_or_default))
+        Ok(results.into_iter().flatten().collect())
     }
 }
 

@@ -16,6 +16,7 @@ use ic_coppice_interface::{AppendBlock, BlockHash};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ const NOTED: Duration = Duration::from_secs(10);
 const TRIES: u32 = 10;
 /// Questions for such a block before it is sent.
 const READS: u32 = 3;
+/// Blocks that one request reads, at most. Nodes limit the calls of a batch; two a block are fewer than any limit.
+const AHEAD: u64 = 10;
+/// Transactions above which a request reads no further block.
+const TRANSACTIONS: u64 = 2_000;
 
 /// A block of the node, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,10 @@ pub struct NodeChain {
     compared: Cell<Option<Tip>>,
     /// The canister's head: as it was read, or the block that was read last to be sent.
     head: Cell<Option<u64>>,
+    /// Blocks that were read with an earlier one, since the last range: each with its receipts.
+    ahead: RefCell<BTreeMap<u64, [Value; 2]>>,
+    /// Blocks that the next request reads.
+    width: Cell<u64>,
     noted: Cell<Instant>,
     trials: RefCell<Trials>,
 }
@@ -72,6 +81,8 @@ impl NodeChain {
             seen: Cell::new(None),
             compared: Cell::new(None),
             head: Cell::new(None),
+            ahead: RefCell::default(),
+            width: Cell::new(1),
             noted: Cell::new(Instant::now()),
             trials: RefCell::default(),
         }
@@ -133,8 +144,12 @@ impl NodeChain {
 
     /// Returns the number of the newest block to send.
     fn last(&self) -> Result<Option<u64>> {
-        let last = self.newest()?.and_then(|tip| tip.number.checked_sub(self.confirmations));
-        Ok(last.map(|last| self.until.map_or(last, |until| until.min(last))))
+        Ok(self.last_below(self.newest()?))
+    }
+
+    fn last_below(&self, tip: Option<Tip>) -> Option<u64> {
+        let last = tip?.number.checked_sub(self.confirmations)?;
+        Some(self.until.map_or(last, |until| until.min(last)))
     }
 
     /// Returns whether the block of `--until` is kept, once the canister has all blocks.
@@ -183,11 +198,29 @@ impl NodeChain {
         !self.stop.is_set()
     }
 
+    /// Returns a block and its receipts as the node answers them, and asks for the blocks after it with the same request.
+    fn asked(&self, number: u64) -> Result<[Value; 2]> {
+        if let Some(found) = self.ahead.borrow_mut().remove(&number) {
+            return Ok(found);
+        }
+        let last = self.last_below(self.compared.get()).unwrap_or(number);
+        let last = last.min(number.saturating_add(self.width.get() - 1)).max(number);
+        let calls = |number: u64| {
+            let at = json!(format!("0x{number:x}"));
+            [("eth_getBlockByNumber", json!([at, true])), ("eth_getBlockReceipts", json!([at]))]
+        };
+        let calls: Vec<(&str, Value)> = (number..=last).flat_map(calls).collect();
+        let mut answers = self.node.call_all(&calls)?.into_iter();
+        let mut blocks = (number..=last).map_while(|number| Some((number, [answers.next()?, answers.next()?])));
+        let (_, first) = blocks.next().context("one answer a call")?;
+        // The node may have these a moment later.
+        self.ahead.borrow_mut().extend(blocks.filter(|(_, [block, _])| !block.is_null()));
+        Ok(first)
+    }
+
     /// Reads and verifies a block; `None` if the node does not have it, or answers from two heads.
     fn read(&self, number: u64) -> Result<Option<AppendBlock>> {
-        let at = json!(format!("0x{number:x}"));
-        let calls = [("eth_getBlockByNumber", json!([at, true])), ("eth_getBlockReceipts", json!([at]))];
-        let [block, mut receipts] = self.node.call(calls)?;
+        let [block, mut receipts] = self.asked(number)?;
         if block.is_null() {
             return Ok(None);
         }
@@ -208,6 +241,8 @@ impl NodeChain {
             let params = json!([tip.hash, format!("0x{at:x}")]);
             self.node.call([("eth_getUncleByBlockHashAndIndex", params)]).map(|[ommer]| ommer)
         };
+        let transactions = sizes[0].unwrap_or(0) as u64;
+        self.width.set((TRANSACTIONS / transactions.max(1)).clamp(1, AHEAD));
         let ommers: Vec<Value> = (0..count).map(ommer).collect::<Result<_>>()?;
         let block = Block::read(&block, &ommers, &receipts)?;
         if block.number() != number {
@@ -237,6 +272,8 @@ fn cause(error: anyhow::Error) -> Cause {
 
 impl Chain for NodeChain {
     async fn range(&self) -> Result<Option<RangeInclusive<u64>>, Cause> {
+        // The node may have another branch by now.
+        self.ahead.borrow_mut().clear();
         self.compared.set(self.newest().map_err(cause)?);
         let last = self.last().map_err(cause)?;
         Ok(last.filter(|last| *last >= self.first.get()).map(|last| self.first.get()..=last))
