@@ -4,7 +4,7 @@
 mod files;
 mod pooler;
 mod restore;
-mod servers;
+pub mod servers;
 mod silence;
 mod tls;
 

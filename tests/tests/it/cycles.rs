@@ -213,7 +213,7 @@ fn each_block_of_a_list_is_admitted_by_the_cycles_that_are_left() {
     let feed_min = ConfigChange { feed_min_liquid_cycles: Some(10 * T), ..ConfigChange::default() };
     configure(&coppice, feed_min).unwrap();
     set_liquid(&coppice, &host, 10 * T + 100 * G);
-    let list = [block.clone(), next.clone()];
+    let list = vec![block.clone(), next.clone()];
     let answer: AppendedBlocks = coppice.producer().append_blocks(&list).answer();
     let low = |stop: &AppendStop| {
         matches!(stop, AppendStop::Refused(AppendError::NoMemory(NoMemory::LowCycles { missing: 1.. })))
