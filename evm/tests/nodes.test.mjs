@@ -84,6 +84,8 @@ test("a node that answers from two heads is followed", async () => {
     response.end(JSON.stringify(answers));
   });
   await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  // An open port would keep a failed test's process alive.
+  proxy.unref();
   const follower = canister.follow({ url: `http://127.0.0.1:${proxy.address().port}` }, "--from", "0");
   for (let round = 0; round < 5; round++) {
     await node.mine(4);
