@@ -92,9 +92,9 @@ impl World {
         let client = self.net.client();
         let first = client.get_head().wait().unwrap().map_or(0, |head| head.number + 1);
         for number in first..first + blocks {
-            let hash = |number: u64| [number.to_le_bytes(); 4].concat();
+            let hash = |number: u64| <[u8; 32]>::try_from([number.to_le_bytes(); 4].concat()).unwrap();
             let parent = number.checked_sub(1).map_or_else(|| hash(u64::MAX), hash);
-            let block = Block::new(number, hash(number).try_into().unwrap(), parent.try_into().unwrap(), number);
+            let block = Block::new(number, hash(number), parent, number);
             let block = block.body(vec![number as u8; 60_000]).seal().unwrap();
             client.append_block(&block).wait().unwrap()?;
         }
@@ -172,7 +172,7 @@ impl World {
         let client = self.net.client();
         let file = self.net.path("blobs/") + &"ab".repeat(32) + ".tx";
         std::fs::write(&file, "a blob").unwrap();
-        let name = BlobName { blob_key: [0xAB; 32].into(), file_type: "tx".into(), store_type: StoreType::Tx };
+        let name = BlobName { blob_key: ByteBuf::from([0xAB; 32]), file_type: "tx".into(), store_type: StoreType::Tx };
         client.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 0 }).done().unwrap();
         self.alerts("CoppiceWorkerDown");
         let pending =
