@@ -49,6 +49,9 @@ fn worker(net: &Net, listen: &str) -> Running {
     Running::start(net.command(&["blob-worker", "--store", &store(net), "--max-wait-secs", "1", "--listen", listen]))
 }
 
+/// Liquid cycles below the default of `min_liquid_cycles`.
+const LOW: u128 = 400_000_000_000;
+
 /// Sets the liquid cycles.
 fn set_liquid(net: &Net, liquid: u128) {
     let controller = Principal::self_authenticating(b"controller");
@@ -81,9 +84,9 @@ fn prometheus_returns_the_series_of_every_alert_and_panel() {
     gateway.serve_while(&client, || {
         let prometheus = Prometheus::start(&net, &gateway.url(), &at_indexer, &at_worker);
         // A problem, whose metric is there only then.
-        set_liquid(&net, 100_000_000_000);
+        set_liquid(&net, LOW);
         for name in metrics() {
-            wait_for(&format!("series of {name}"), || {
+            wait_for(&format!("series of {name}, {:?}", prometheus.values("up")), || {
                 prometheus.values(&name).is_some_and(|values| !values.is_empty())
             });
         }

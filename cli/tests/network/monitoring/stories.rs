@@ -16,6 +16,9 @@ use std::time::Duration;
 const PAGE: &str = include_str!("../../../../docs/operations/alerts.md");
 const TEST: &str = "six_breaks_are_seen_and_mended_by_the_documented_commands";
 
+/// Bytes of a block.
+const BODY: usize = 60_000;
+
 struct World {
     net: Net,
     prometheus: Prometheus,
@@ -88,14 +91,14 @@ impl World {
     }
 
     /// Appends blocks after the head until one is refused, at most this many.
-    fn append(&self, blocks: u64) -> Result<(), AppendError> {
+    fn append(&self, blocks: u64, body: usize) -> Result<(), AppendError> {
         let client = self.net.client();
         let first = client.get_head().wait().unwrap().map_or(0, |head| head.number + 1);
         for number in first..first + blocks {
             let hash = |number: u64| <[u8; 32]>::try_from([number.to_le_bytes(); 4].concat()).unwrap();
             let parent = number.checked_sub(1).map_or_else(|| hash(u64::MAX), hash);
             let block = Block::new(number, hash(number), parent, number);
-            let block = block.body(vec![number as u8; 60_000]).seal().unwrap();
+            let block = block.body(vec![number as u8; body]).seal().unwrap();
             client.append_block(&block).wait().unwrap()?;
         }
         Ok(())
@@ -111,8 +114,10 @@ impl World {
 
     /// Memory is billed up to nearly the cap; the remedy raises the cap.
     fn cap_is_near(&self) {
-        while self.storage().reusable_bytes * 20 > self.storage().billed_bytes {
-            self.append(1).unwrap();
+        // The least cap is 512 pages.
+        while self.storage().billed_bytes < 32 << 20 || self.storage().reusable_bytes * 20 > self.storage().billed_bytes
+        {
+            self.append(1, 900_000).unwrap();
         }
         let pages = self.storage().billed_bytes / 65_536 * 100 / 95;
         self.set_config(ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() });
@@ -132,20 +137,20 @@ impl World {
         };
         self.net.client().set_prune_policy(&policy).done().unwrap();
         *indexer = None;
-        let refused = self.append(1_000);
+        let refused = self.append(1_000, BODY);
         assert!(matches!(refused, Err(AppendError::CapacityExhausted { .. })), "{refused:?}");
         self.alerts("CoppiceIndexerDown");
         let action = self.breaks("CapacityExhausted", "CoppiceNearlyFull");
         assert!(action.contains("Start or repair exporter archive"), "{action}");
         *indexer = Some(again());
         self.heals("CoppiceNearlyFull");
-        assert_eq!(self.append(1), Ok(()));
+        assert_eq!(self.append(1, BODY), Ok(()));
         wait_for("the indexer's alert is over", || !self.prometheus.alerts("CoppiceIndexerDown"));
     }
 
     /// The remedy tops up by the amount that `coppice status` names, and starts the timers.
     fn cycles_are_low(&self) {
-        set_liquid(&self.net, 200_000_000_000);
+        set_liquid(&self.net, LOW);
         let action = self.breaks("CyclesLow", "CoppiceCyclesLow");
         let amount = action.split("icp canister top-up ").nth(1).and_then(|rest| rest.split("--amount ").nth(1));
         let trillions: u128 = amount.and_then(|rest| rest.split('t').next()).unwrap().parse().unwrap();
@@ -158,7 +163,7 @@ impl World {
     /// The remedy starts the database; the indexer opens it again by itself.
     fn database_is_gone(&self, server: &Server) {
         server.crash();
-        assert_eq!(self.append(1), Ok(()));
+        assert_eq!(self.append(1, BODY), Ok(()));
         self.alerts("CoppiceIndexerDatabaseDown");
         server.resume();
         self.heals("CoppiceIndexerDatabaseDown");
@@ -203,7 +208,7 @@ impl World {
         let action = self.breaks("UploadStuck", "CoppiceUnhealthy");
         self.types(&action, "abort_block");
         self.heals("CoppiceUnhealthy");
-        assert_eq!(self.append(1), Ok(()));
+        assert_eq!(self.append(1, BODY), Ok(()));
     }
 }
 
