@@ -28,7 +28,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("index", "key_find", _) => (6_000, 15_400),
         ("index", "key_remove", _) => (4_000, 8_350),
         ("sweep", "prune", _) => (1_200, 1_710),
-        ("chain", "append", 100) => (160_000, 220_000),
+        ("chain", "append", 100) => (161_000, 221_000),
         ("chain", "ack" | "ack of a hundred", _) => (60_000, 79_000),
         // Six compressions of SHA-256, and 16, at 4,928 each: what a block's seal adds to an append, and a changed head to a message.
         ("chain", "seal", _) => (45_000, 45_000),

@@ -212,7 +212,8 @@ fn each_block_of_a_list_is_admitted_by_the_cycles_that_are_left() {
     let next = plain(block.number + 1, 1, 10);
     let feed_min = ConfigChange { feed_min_liquid_cycles: Some(10 * T), ..ConfigChange::default() };
     configure(&coppice, feed_min).unwrap();
-    set_liquid(&coppice, &host, 10 * T + 100 * G);
+    // Set after the message has set cycles aside.
+    set_liquid(&coppice, &host, 10 * T + 5 * G);
     let list = vec![block.clone(), next.clone()];
     let answer: AppendedBlocks = coppice.producer().append_blocks(&list).answer();
     let low = |stop: &AppendStop| {

@@ -28,7 +28,7 @@ const PIECE: usize = 512;
 /// Instructions after which no other piece is decompressed. Blocks of a chain take 30 to 60 instructions a plain byte.
 const INSTRUCTIONS: u64 = 220_000_000;
 /// Maximum cost of reading the plain argument, in the units of `known.rs`: each byte, and 10,000 blocks, more than a message appends. The most
-/// expensive argument of this cost takes 135 million instructions.
+/// expensive argument of this cost takes 85 million instructions.
 const READING_QUOTA: usize = MAX_PLAIN + 10_000 * 200;
 
 /// The reason why a compressed argument cannot be read.
