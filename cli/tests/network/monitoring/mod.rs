@@ -14,6 +14,7 @@ use prometheus::{ALERTS, BOARD, Prometheus};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpListener;
+use std::time::{Duration, SystemTime};
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
@@ -24,9 +25,12 @@ fn not_run(test: &str, why: &str) {
     std::io::stderr().write_all(format!("not run: {test}; {why}\n").as_bytes()).unwrap();
 }
 
-/// A canister with an exporter and a store of blobs, whose key has all roles.
-fn net() -> Net {
+/// A canister with an exporter and a store of blobs, whose key has all roles. Its clock is `behind` the real one, which Prometheus compares with
+/// the times of samples, until [`follow_the_clock`].
+fn net(behind: Duration) -> Net {
     let net = Net::start();
+    net.host.set_time(SystemTime::now() - behind);
+    net.host.tick();
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "archive".into(), principal }).done().unwrap();
@@ -35,6 +39,12 @@ fn net() -> Net {
     let init = net.run(&["blob-worker", "init", "--store", &store(&net)]);
     assert!(init.status.success(), "{}", stderr_of(&init));
     net
+}
+
+fn follow_the_clock(net: &Net) {
+    net.host.set_time(SystemTime::now());
+    net.host.tick();
+    net.gateway.follow_the_clock();
 }
 
 fn store(net: &Net) -> String {
@@ -73,7 +83,8 @@ fn prometheus_returns_the_series_of_every_alert_and_panel() {
     if !Prometheus::is_installed("prometheus_returns_the_series_of_every_alert_and_panel") {
         return;
     }
-    let net = net();
+    let net = net(Duration::ZERO);
+    follow_the_clock(&net);
     let client = net.client();
     for block in Generator::new(3, 20, 1_700_000_000, 15).unwrap() {
         ic_coppice_cli::feed::send(&client, &block).unwrap();

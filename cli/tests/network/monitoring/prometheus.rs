@@ -51,6 +51,9 @@ impl Prometheus {
         command.arg(format!("--config.file={}", net.path("prometheus.yml")));
         command.arg(format!("--storage.tsdb.path={}", net.path("tsdb")));
         command.arg(format!("--web.listen-address={address}"));
+        // A sample of the canister has the canister's time. Such a series ends when it is not looked back upon any more, by default after five
+        // minutes.
+        command.arg("--query.lookback-delta=5s");
         let started = Self { _program: Running::start(command), address };
         wait_for("three targets are up", || started.values("sum(up)").is_some_and(|sum| sum == ["3"]));
         started

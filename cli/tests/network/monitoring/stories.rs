@@ -6,7 +6,8 @@ use super::*;
 use crate::first_deployment::icp;
 use crate::index_database::servers::Server;
 use ic_coppice_cli::gateway::on_network;
-use ic_coppice_client::Block;
+use ic_coppice_cli::network::Network;
+use ic_coppice_client::{Block, Client};
 use serde_bytes::ByteBuf;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,6 @@ impl World {
     /// Waits until all is well in `coppice status`, and the alert's condition does not hold.
     fn heals(&self, alert: &str) {
         wait_for(&format!("all is well after {alert}"), || {
-            self.net.host.advance_time(Duration::from_secs(1));
             self.net.host.tick();
             self.status().0 == 0
         });
@@ -190,26 +190,27 @@ impl World {
 
     /// The remedy drops the upload.
     fn upload_is_stuck(&self) {
-        let client = self.net.client();
-        self.set_config(ConfigChange { upload_expiry_secs: Some(604_800), ..ConfigChange::default() });
-        let head = client.get_head().wait().unwrap().unwrap();
-        let upload = BeginBlock {
-            number: head.number + 1,
-            hash: [1; 32].into(),
-            parent_hash: head.hash,
-            timestamp_secs: head.timestamp_secs,
-            lengths: [3 << 20, 0, 0].into(),
-            sha256: [(); 3].map(|()| ByteBuf::from([0; 32])).into(),
-            chunk_size: ic_coppice_cli::feed::CHUNK,
-        };
-        client.begin_block(&upload).done().unwrap();
-        self.net.host.advance_time(Duration::from_secs(3_700));
-        self.net.host.tick();
         let action = self.breaks("UploadStuck", "CoppiceUnhealthy");
         self.types(&action, "abort_block");
         self.heals("CoppiceUnhealthy");
         assert_eq!(self.append(1, BODY), Ok(()));
     }
+}
+
+/// Begins the upload of the first block after one, and sends nothing of it. The canister keeps it for a week.
+fn begin_upload(client: &Client<Network>) {
+    let expiry = ConfigChange { upload_expiry_secs: Some(604_800), ..ConfigChange::default() };
+    client.set_config(&expiry).done().unwrap();
+    let upload = BeginBlock {
+        number: 0,
+        hash: [1; 32].into(),
+        parent_hash: [0; 32].into(),
+        timestamp_secs: 0,
+        lengths: [3 << 20, 0, 0].into(),
+        sha256: [(); 3].map(|()| ByteBuf::from([0; 32])).into(),
+        chunk_size: ic_coppice_cli::feed::CHUNK,
+    };
+    client.begin_block(&upload).done().unwrap();
 }
 
 /// Returns the section of an alert.
@@ -225,9 +226,11 @@ fn six_breaks_are_seen_and_mended_by_the_documented_commands() {
     }
     let Some(icp) = icp() else { return not_run(TEST, "scripts/setup --with-icp installed no icp-cli") };
     let Some(server) = Server::start(TEST, &[]) else { return };
-    let net = net();
-    net.gateway.follow_the_clock();
+    // An upload is stuck after an hour.
+    let net = net(Duration::from_secs(3_700));
     let client = net.client();
+    begin_upload(&client);
+    follow_the_clock(&net);
     let [at_indexer, at_worker] = [free_address(), free_address()];
     let mut indexing = Some(indexer(&net, &server.url(), &at_indexer));
     let mut working = Some(worker(&net, &at_worker));
@@ -242,11 +245,11 @@ fn six_breaks_are_seen_and_mended_by_the_documented_commands() {
         );
         let imported = world.icp().args(["-c", &import]).output().unwrap();
         assert!(imported.status.success(), "{}", stderr_of(&imported));
+        world.upload_is_stuck();
         world.cap_is_near();
         world.exporter_is_dead(&mut indexing, || indexer(&world.net, &server.url(), &at_indexer));
         world.cycles_are_low();
         world.database_is_gone(&server);
         world.worker_is_killed(&mut working, || worker(&world.net, &at_worker));
-        world.upload_is_stuck();
     });
 }
