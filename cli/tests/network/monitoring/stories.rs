@@ -128,6 +128,7 @@ impl World {
 
     /// The indexer has ended, and holds pruning back until appends are refused; the remedy starts it again.
     fn exporter_is_dead(&self, indexer: &mut Option<Running>, again: impl FnOnce() -> Running) {
+        self.set_config(ConfigChange { max_stable_pages: Some(8_192), ..ConfigChange::default() });
         let kept = self.net.client().get_prune_status().wait().unwrap().estimated_kept_bytes;
         let policy = PrunePolicyArg {
             target_bytes: Some(kept + (2 << 20)),
@@ -175,10 +176,12 @@ impl World {
     fn worker_is_killed(&self, worker: &mut Option<Running>, again: impl FnOnce() -> Running) {
         *worker = None;
         let client = self.net.client();
+        // Ten blocks above the row's height.
+        let _ = client.utxo_notify_block(11, true).wait().unwrap().unwrap();
         let file = self.net.path("blobs/") + &"ab".repeat(32) + ".tx";
         std::fs::write(&file, "a blob").unwrap();
         let name = BlobName { blob_key: ByteBuf::from([0xAB; 32]), file_type: "tx".into(), store_type: StoreType::Tx };
-        client.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 0 }).done().unwrap();
+        client.schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).done().unwrap();
         self.alerts("CoppiceWorkerDown");
         let pending =
             |of: &str| self.prometheus.values("sum(pruner_blob_deletion_pending)").is_some_and(|sum| sum == [of]);
