@@ -190,7 +190,7 @@ fn only_canisters_depend_on_the_library() {
                 manifests += 1;
                 let manifest = std::fs::read_to_string(&path).unwrap();
                 assert!(!depends(&manifest, "coppice_canister."), "{}", path.display());
-                if depends(&manifest, "ic_coppice.") {
+                if depends(&manifest, "ic-coppice.") {
                     canisters.push(path.parent().unwrap().strip_prefix(root()).unwrap().to_path_buf());
                 }
             }
