@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 /// A stand-in for cargo with three crates, one listed twice, of which it builds two.
 const CARGO: &str = r#"#!/usr/bin/env bash
 if [[ "$1" == tree ]]; then
-  [[ "$*" == "tree --locked -p coppice --features network --edges normal,build --prefix none --format {p}" ]] || exit 1
+  [[ "$*" == "tree --locked -p ic-coppice-cli --features network --edges normal,build --prefix none --format {p}" ]] || exit 1
   printf 'a v1.0.0\nb v0.1.0 (/b)\n\na v1.0.0 (*)\nc v2.0.0 (proc-macro)\n'
 else
   printf '   Compiling c v2.0.0\n   Compiling b v0.1.0 (/b)\nwarning: odd\n'
@@ -25,7 +25,7 @@ fn build(code: &str, mark: &str) -> Output {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
     let build = format!(
         "set -euo pipefail; source {}/progress.sh; build_with_progress 'a thing' '7 minutes' '{mark}' \
-         cargo build --locked -p coppice --features network; echo done",
+         cargo build --locked -p ic-coppice-cli --features network; echo done",
         scripts.display()
     );
     let mut bash = Command::new("bash");
