@@ -151,14 +151,15 @@ pub fn policy(args: &PolicyArgs, client: &Client<impl CanisterClient>, ask: impl
     let Some(is_wanted) = is_wanted else {
         return Err(Exit::error(WRONG_LINE, "add --yes to change the policy, or --plan to change nothing"));
     };
-    if is_wanted {
+    let changes = is_wanted && before.as_ref() != Some(&after);
+    if changes {
         client.set_prune_policy(&change).done()?;
     }
     if args.json {
-        let line = json!({ "before": before, "after": after, "plan": planned, "changed": is_wanted });
+        let line = json!({ "before": before, "after": after, "plan": planned, "changed": changes });
         terminal::print(&line.to_string())?;
     } else {
-        say!("{}", if is_wanted { "the policy is changed" } else { "nothing is changed" });
+        say!("{}", if changes { "the policy is changed" } else { "nothing is changed" });
     }
     Ok(())
 }

@@ -71,11 +71,9 @@ fn problems(seen: &Seen, room: usize) -> Vec<Styled> {
         let left = all.len() - number - 1;
         // A line is left for the names of the others.
         let free = room.saturating_sub(lines.len() + usize::from(left > 0));
-        let whole = whole(seen, problem);
-        if whole.len() <= free {
-            lines.extend(whole);
-        } else if number == 0 {
-            lines.extend(cut(whole, free));
+        let whole = Whole::new(seen, problem);
+        if number == 0 || whole.len() <= free {
+            lines.extend(whole.in_room(free));
         } else if free > 0 {
             lines.extend(header(seen, problem).into_iter().take(1));
         } else {
@@ -85,21 +83,6 @@ fn problems(seen: &Seen, room: usize) -> Vec<Styled> {
         }
     }
     lines
-}
-
-/// Returns the lines of the first problem in less room than they need: the commands stay, and the last words before them go.
-fn cut(whole: Vec<Styled>, room: usize) -> Vec<Styled> {
-    let mut over = whole.len().saturating_sub(room);
-    let last_words = whole.iter().rposition(|(style, _)| *style == Style::new()).unwrap_or(0);
-    let kept = whole.into_iter().enumerate().rev().filter(|(at, (style, _))| {
-        let goes = over > 0 && *at > 1 && *at <= last_words && *style == Style::new();
-        over -= usize::from(goes);
-        !goes
-    });
-    let mut kept: Vec<Styled> = kept.map(|(_, line)| line).collect();
-    kept.reverse();
-    kept.truncate(room);
-    kept
 }
 
 fn shortened(line: &str) -> String {
@@ -123,16 +106,47 @@ fn header(seen: &Seen, problem: &Problem) -> Vec<Styled> {
     lines.into_iter().map(|line| (style, line)).collect()
 }
 
-/// Returns a problem with its message, and what to do.
-fn whole(seen: &Seen, problem: &Problem) -> Vec<Styled> {
-    let mut lines = header(seen, problem);
-    let plain = |line| (Style::new(), line);
-    lines.extend(wrap::words(&format!("{}.", problem.message), 2).into_iter().map(plain));
-    let action = on_network(&problem.action, &seen.network);
-    for (text, command) in wrap::action(&action) {
-        lines.extend(wrap::words(&text, 2).into_iter().map(plain));
-        let command = command.iter().flat_map(|command| wrap::command(command, 4));
-        lines.extend(command.map(|line| (COMMAND, line)));
+/// A problem with its message, and what to do.
+struct Whole {
+    header: Vec<Styled>,
+    message: Vec<Styled>,
+    /// Each step's words, and its command.
+    steps: Vec<(Vec<Styled>, Vec<Styled>)>,
+}
+
+impl Whole {
+    fn new(seen: &Seen, problem: &Problem) -> Self {
+        let plain = |text: &str| wrap::words(text, 2).into_iter().map(|line| (Style::new(), line)).collect();
+        let action = on_network(&problem.action, &seen.network);
+        let step = |(text, command): (String, Option<String>)| {
+            let command = command.iter().flat_map(|command| wrap::command(command, 4));
+            (plain(&text), command.map(|line| (COMMAND, line)).collect())
+        };
+        Self {
+            header: header(seen, problem),
+            message: plain(&format!("{}.", problem.message)),
+            steps: wrap::action(&action).into_iter().map(step).collect(),
+        }
     }
-    lines
+
+    fn len(&self) -> usize {
+        let steps = self.steps.iter().map(|(words, command)| words.len() + command.len());
+        self.header.len() + self.message.len() + steps.sum::<usize>()
+    }
+
+    /// Returns the lines in at most `room` lines. The message goes first, then the last steps, then words of the first step: a command never
+    /// stands without the words that warn of it, unless it is the first step.
+    fn in_room(mut self, room: usize) -> Vec<Styled> {
+        let over = |whole: &Self| whole.len().saturating_sub(room);
+        self.message.truncate(self.message.len().saturating_sub(over(&self)));
+        while over(&self) > 0 && self.steps.len() > 1 {
+            self.steps.pop();
+        }
+        let too_many = over(&self);
+        if let Some((words, _)) = self.steps.first_mut() {
+            words.truncate(words.len().saturating_sub(too_many));
+        }
+        let steps = self.steps.into_iter().flat_map(|(words, command)| words.into_iter().chain(command));
+        self.header.into_iter().chain(self.message).chain(steps).take(room).collect()
+    }
 }

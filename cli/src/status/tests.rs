@@ -213,6 +213,30 @@ fn many_problems_with_long_texts_fit_24_lines() {
     }
 }
 
+/// A step that destroys something is shown with its warning, or not at all.
+#[test]
+fn command_is_never_shown_without_the_words_of_its_step() {
+    let of = |words: usize| {
+        let mut problem = problem(ProblemCode::CapacityExhausted, Severity::Critical, None);
+        problem.message = "word ".repeat(words);
+        problem.action = format!(
+            "Start exporter archive. Type: `icp canister call -n ic {ID} register_exporter '(1)'`. If it is gone for good, remove it. \
+             Type: `icp canister call -n ic {ID} remove_exporter '(2)'`."
+        );
+        page(&seen(vec![problem; 3]), false)
+    };
+    let mut shown = [0, 0];
+    for words in 0..200 {
+        let page = of(words);
+        fits(&page);
+        assert!(page.contains("Start exporter archive.\n    icp") && page.contains("register_exporter"), "{page}");
+        let (warning, removes) = (page.contains("gone for good"), page.contains("remove_exporter"));
+        assert_eq!(warning, removes, "{page}");
+        shown[usize::from(removes)] += 1;
+    }
+    assert!(shown[0] == 0 && shown[1] > 0, "the message makes room for both steps: {shown:?}");
+}
+
 #[test]
 fn cycles_are_shown_to_callers_who_may_know_them() {
     let mut seen = seen(Vec::new());

@@ -7,10 +7,10 @@ use candid::utils::{ArgumentDecoder, decode_args};
 use candid::{CandidType, Nat, Principal, encode_args, encode_one};
 use ic_coppice_host::{CanisterSettings, Host, RejectResponse, Status};
 use ic_management_canister_types::{
-    CanisterIdRecord, CanisterInstallMode, CanisterStatusResult, CanisterStatusType, ChunkHash,
-    DefiniteCanisterSettings, DeleteCanisterSnapshotArgs, InstallChunkedCodeArgs, InstallCodeArgs,
-    LoadCanisterSnapshotArgs, LogVisibility, MemoryMetrics, ProvisionalTopUpCanisterArgs, QueryStats, Snapshot,
-    SnapshotVisibility, TakeCanisterSnapshotArgs, UpdateSettingsArgs, UploadChunkArgs,
+    CanisterIdRecord, CanisterInstallMode, CanisterStatusType, ChunkHash, DeleteCanisterSnapshotArgs,
+    EnvironmentVariable, InstallChunkedCodeArgs, InstallCodeArgs, LoadCanisterSnapshotArgs, LogVisibility,
+    MemoryMetrics, ProvisionalTopUpCanisterArgs, QueryStats, Snapshot, SnapshotVisibility, TakeCanisterSnapshotArgs,
+    UpdateSettingsArgs, UploadChunkArgs,
 };
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -180,10 +180,42 @@ fn install(
     }
 }
 
-fn status(host: &Host, canister: Principal, sender: Principal) -> Result<CanisterStatusResult, RejectResponse> {
+/// The reply of `canister_status`. The crate of the management canister's types lacks a setting that icp-cli expects.
+#[derive(CandidType)]
+struct StatusReply {
+    status: CanisterStatusType,
+    ready_for_migration: bool,
+    version: u64,
+    settings: StatusSettings,
+    module_hash: Option<Vec<u8>>,
+    memory_size: Nat,
+    memory_metrics: MemoryMetrics,
+    cycles: Nat,
+    reserved_cycles: Nat,
+    idle_cycles_burned_per_day: Nat,
+    query_stats: QueryStats,
+}
+
+#[derive(CandidType)]
+struct StatusSettings {
+    controllers: Vec<Principal>,
+    compute_allocation: Nat,
+    memory_allocation: Nat,
+    freezing_threshold: Nat,
+    reserved_cycles_limit: Nat,
+    minimum_incoming_canister_call_cycles: Nat,
+    log_visibility: LogVisibility,
+    log_memory_limit: Nat,
+    snapshot_visibility: SnapshotVisibility,
+    wasm_memory_limit: Nat,
+    wasm_memory_threshold: Nat,
+    environment_variables: Vec<EnvironmentVariable>,
+}
+
+fn status(host: &Host, canister: Principal, sender: Principal) -> Result<StatusReply, RejectResponse> {
     let status = host.canister_status(canister, Some(sender))?;
     let none = || Nat::from(0u8);
-    Ok(CanisterStatusResult {
+    Ok(StatusReply {
         status: match status.status {
             Status::Running => CanisterStatusType::Running,
             Status::Stopping => CanisterStatusType::Stopping,
@@ -191,12 +223,13 @@ fn status(host: &Host, canister: Principal, sender: Principal) -> Result<Caniste
         },
         ready_for_migration: false,
         version: status.version,
-        settings: DefiniteCanisterSettings {
+        settings: StatusSettings {
             controllers: status.controllers,
             compute_allocation: none(),
             memory_allocation: none(),
             freezing_threshold: status.freezing_threshold.into(),
             reserved_cycles_limit: status.reserved_cycles_limit.into(),
+            minimum_incoming_canister_call_cycles: none(),
             log_visibility: LogVisibility::Controllers,
             log_memory_limit: none(),
             snapshot_visibility: SnapshotVisibility::Controllers,
@@ -232,6 +265,7 @@ fn status(host: &Host, canister: Principal, sender: Principal) -> Result<Caniste
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ic_management_canister_types::CanisterStatusResult;
 
     /// An empty module.
     const MODULE: &[u8] = b"\0asm\x01\0\0\0";
