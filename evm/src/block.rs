@@ -64,6 +64,19 @@ impl Block {
         Ok(read)
     }
 
+    /// Checks that a block in JSON has the hash of its header.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn check_hash(block: &Value) -> Result<(), Wrong> {
+        let header = Header::deserialize(block).map_err(|why| Wrong::unreadable(0, "the header", why))?;
+        let reported = block.get("hash").and_then(|hash| B256::deserialize(hash).ok()).unwrap_or_default();
+        match header.hash_slow() {
+            found if found == reported => Ok(()),
+            found => Err(Wrong::Hash { number: header.number, expected: reported, found }),
+        }
+    }
+
     /// Reads a block from the body and the receipts of a Coppice block, and verifies it.
     ///
     /// # Errors

@@ -157,6 +157,12 @@ fn wrong_answers_of_a_node_are_refused() {
         let wrong = refused(change);
         assert!(wrong.contains(why), "{wrong}");
     }
+    // Without its receipts, which a node does not find by a wrong hash.
+    let mut block = Recorded::types().block;
+    assert_eq!(Block::check_hash(&block), Ok(()));
+    block["hash"] = json!(B256::ZERO);
+    assert!(matches!(Block::check_hash(&block), Err(Wrong::Hash { .. })));
+    assert!(matches!(Block::check_hash(&json!({})), Err(Wrong::Unreadable { .. })));
 }
 
 #[test]

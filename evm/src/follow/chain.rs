@@ -233,6 +233,10 @@ impl NodeChain {
             // The two answers are of two heads.
             [receipts] = self.node.call([("eth_getBlockReceipts", json!([tip.hash]))])?;
             if receipts.is_null() {
+                // Or of a hash that is not the block's own.
+                Block::check_hash(&block)?;
+                let text = format!("the node has no receipts of block {number}; asked again");
+                stderr().note(Level::Warn, "node", &text);
                 return Ok(None);
             }
         }

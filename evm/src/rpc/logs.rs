@@ -19,6 +19,8 @@ use std::ops::RangeInclusive;
 
 /// Blocks of a range that are read without an index.
 pub const MOST_BLOCKS: u64 = 1_000;
+/// Most addresses or first topics for which more blocks are searched, each by a query of the canister.
+const MOST_KEYS: usize = 50;
 /// Blocks with a key that are read.
 const MOST_FOUND: usize = 10_000;
 /// Logs of an answer.
@@ -64,6 +66,12 @@ impl Reader {
         };
         if keys.is_empty() {
             let why = format!("more than {MOST_BLOCKS} blocks need an address or a first topic");
+            return Err(Refusal::Limit(why, from..=from + MOST_BLOCKS - 1));
+        }
+        if keys.len() > MOST_KEYS {
+            let why = format!(
+                "more than {MOST_BLOCKS} blocks are searched for at most {MOST_KEYS} addresses or first topics"
+            );
             return Err(Refusal::Limit(why, from..=from + MOST_BLOCKS - 1));
         }
         let mut numbers = match self.source.with_keys(&keys, range, MOST_FOUND) {

@@ -79,7 +79,7 @@ impl<T: CanisterClient + Send> Canister<T> {
     fn chain(&self) -> Result<MutexGuard<'_, Chain>, Failure> {
         let mut chain = lock(&self.chain);
         if chain.certified.as_ref().is_none_or(|(_, at)| at.elapsed() >= FRESH) {
-            self.certify(&mut chain)?;
+            self.certify(&mut chain).map_err(failure)?;
         }
         Ok(chain)
     }
@@ -133,7 +133,7 @@ impl<T: CanisterClient + Send> Canister<T> {
         if number < kept.first {
             return Err(Failure::Pruned { first: kept.first });
         }
-        chain.proved.reach(number, kept, &mut |range| self.headers(range))?;
+        chain.proved.reach(number, kept, &mut |range| self.headers(range)).map_err(failure)?;
         Ok(chain.proved.hash(number))
     }
 
@@ -184,6 +184,14 @@ impl<T: CanisterClient + Send> Canister<T> {
                 None => return Ok(numbers),
             }
         }
+    }
+}
+
+/// Returns the failure of an error: blocks may have been pruned since the certificate.
+fn failure(error: anyhow::Error) -> Failure {
+    match error.downcast_ref() {
+        Some(Error::Refused(ReadError::Pruned { first_available: first })) => Failure::Pruned { first: *first },
+        _ => Failure::Failed(error),
     }
 }
 
