@@ -73,22 +73,12 @@ impl Node {
     /// # Errors
     /// [`Stopped`]; when the node does not know a method or its argument.
     pub fn call<const N: usize>(&self, calls: [(&str, Value); N]) -> Result<[Value; N]> {
-        let results = self.call_all(&calls)?;
-        results.try_into().map_err(|_| anyhow!("one answer a call"))
-    }
-
-    /// As [`call`](Self::call), for any number of calls.
-    ///
-    /// # Errors
-    /// As [`call`](Self::call).
-    pub fn call_all(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
         let mut wait = Duration::from_millis(250);
         loop {
-            ensure!(!self.stop.is_set(), Stopped);
-            let error = match self.waiter.unless(|| self.stop.is_set(), self.post(calls)) {
-                Some(Ok(answers)) => return Ok(answers),
-                Some(Err(error)) => error,
-                None => bail!(Stopped),
+            let error = match self.once(&calls) {
+                Ok(answers) => return answers.try_into().map_err(|_| anyhow!("one answer a call")),
+                Err(error) if error.is::<Stopped>() => return Err(error),
+                Err(error) => error,
             };
             let is_final = error.downcast_ref::<Refusal>().is_some_and(|refusal| FINAL.contains(&refusal.code));
             if is_final {
@@ -99,6 +89,15 @@ impl Node {
             self.stop.wait(wait);
             wait = (wait * 2).min(LONGEST);
         }
+    }
+
+    /// Calls methods in one request, in order, without a second attempt.
+    ///
+    /// # Errors
+    /// [`Stopped`]; when the node does not answer all of them.
+    pub fn once(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
+        ensure!(!self.stop.is_set(), Stopped);
+        self.waiter.unless(|| self.stop.is_set(), self.post(calls)).unwrap_or_else(|| bail!(Stopped))
     }
 
     async fn post(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {

@@ -59,6 +59,34 @@ test("a node that falls behind changes nothing until it has another branch", asy
   await compareAll(node.url, url, 5);
 });
 
+test("a node that refuses large batches is followed", async () => {
+  const { node, canister, url, caughtUp } = await started();
+  await node.mine(50);
+  let refused = 0;
+  const proxy = createServer(async (request, response) => {
+    let text = "";
+    for await (const some of request) text += some;
+    const calls = JSON.parse(text);
+    if (calls.length > 4) {
+      refused++;
+      // As geth answers the calls behind its limit of bytes.
+      const error = { code: -32003, message: "response too large" };
+      return response.end(JSON.stringify(calls.map(({ id }) => ({ jsonrpc: "2.0", id, error }))));
+    }
+    const sent = { method: "POST", headers: { "content-type": "application/json" }, body: text };
+    response.end(await (await fetch(node.url, sent)).text());
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  proxy.unref();
+  const follower = canister.follow({ url: `http://127.0.0.1:${proxy.address().port}` }, "--from", "0");
+  await caughtUp();
+  // 10 and 5 blocks, and then 2.
+  assert.equal(refused, 2);
+  await compareAll(node.url, url, 0);
+  await follower.end();
+  proxy.close();
+});
+
 test("a node that answers from two heads is followed", async () => {
   const { node, canister, caughtUp } = await started();
   let asked = 0;

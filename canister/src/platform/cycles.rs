@@ -29,7 +29,7 @@ thread_local! {
     static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
     /// Liquid cycles below which feeding calls (blocks, records, blobs) are refused.
     static FEED_MIN: Cell<u128> = const { Cell::new(0) };
-    /// Liquid cycles missing below `FEED_MIN` when the message began; 0 if there were enough.
+    /// Liquid cycles missing below `FEED_MIN` at the last [`note_liquid`]; 0 if there were enough.
     static MISSING: Cell<u128> = const { Cell::new(0) };
     /// Timer calls under way: this message's own, and those of other timers that fire together; 0 outside timers.
     static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
@@ -101,12 +101,12 @@ pub fn feed_min() -> u128 {
     FEED_MIN.get()
 }
 
-/// Records the cycles that are liquid between messages, for [`missing_to_feed`].
+/// Records the cycles that are liquid between messages, for [`missing_to_feed`]: when a message begins, and before each block of a list.
 pub fn note_liquid(liquid: u128) {
     MISSING.set(FEED_MIN.get().saturating_sub(liquid));
 }
 
-/// Returns the liquid cycles that feeding lacked when the message began, or `None` if there were enough.
+/// Returns the liquid cycles that feeding lacked at the last [`note_liquid`], or `None` if there were enough.
 pub fn missing_to_feed() -> Option<u128> {
     Some(MISSING.get()).filter(|&missing| missing > 0)
 }

@@ -27,10 +27,10 @@ const NOTED: Duration = Duration::from_secs(10);
 const TRIES: u32 = 10;
 /// Questions for such a block before it is sent.
 const READS: u32 = 3;
-/// Blocks that one request reads, at most. Nodes limit the calls of a batch; two a block are fewer than any limit.
+/// Blocks that one request reads, at most, with two calls each.
 const AHEAD: u64 = 10;
 /// Transactions above which a request reads no further block.
-const TRANSACTIONS: u64 = 2_000;
+const TRANSACTIONS: u64 = 1_000;
 
 /// A block of the node, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct NodeChain {
     ahead: RefCell<BTreeMap<u64, [Value; 2]>>,
     /// Blocks that the next request reads.
     width: Cell<u64>,
+    /// Most blocks of a request: half as many after each refused one, because nodes limit calls and bytes of an answer.
+    most: Cell<u64>,
     noted: Cell<Instant>,
     trials: RefCell<Trials>,
 }
@@ -83,6 +85,7 @@ impl NodeChain {
             head: Cell::new(None),
             ahead: RefCell::default(),
             width: Cell::new(1),
+            most: Cell::new(AHEAD),
             noted: Cell::new(Instant::now()),
             trials: RefCell::default(),
         }
@@ -204,13 +207,21 @@ impl NodeChain {
             return Ok(found);
         }
         let last = self.last_below(self.compared.get()).unwrap_or(number);
-        let last = last.min(number.saturating_add(self.width.get() - 1)).max(number);
+        let width = self.width.get().min(self.most.get());
+        let last = last.min(number.saturating_add(width - 1)).max(number);
         let calls = |number: u64| {
             let at = json!(format!("0x{number:x}"));
             [("eth_getBlockByNumber", json!([at, true])), ("eth_getBlockReceipts", json!([at]))]
         };
-        let calls: Vec<(&str, Value)> = (number..=last).flat_map(calls).collect();
-        let mut answers = self.node.call_all(&calls)?.into_iter();
+        if last == number {
+            return self.node.call(calls(number));
+        }
+        let all: Vec<(&str, Value)> = (number..=last).flat_map(calls).collect();
+        let Ok(answers) = self.node.once(&all) else {
+            self.most.set((width / 2).max(1));
+            return self.node.call(calls(number));
+        };
+        let mut answers = answers.into_iter();
         let mut blocks = (number..=last).map_while(|number| Some((number, [answers.next()?, answers.next()?])));
         let (_, first) = blocks.next().context("one answer a call")?;
         // The node may have these a moment later.
