@@ -27,7 +27,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Append thousands of blocks to a canister, or spend their outputs, let its timer prune, and verify the rest
+    /// Append hundreds of blocks to a canister, or spend their outputs, let its timer prune, and verify the rest
     Demo(DemoArgs),
     /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
     Ingest(IngestArgs),
