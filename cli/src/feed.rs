@@ -1,8 +1,8 @@
-//! Bitcoin blocks in the form that the canister accepts, and the sending of a block in one message or in chunks.
+//! Bitcoin blocks in the form that the canister accepts, and the sending of blocks, many in a message or one in chunks.
 
 pub use ic_coppice_client::{CHUNK, MAX_APPEND};
 
-use crate::client::{Block, CanisterClient, Client, Sent, Transport, Wait};
+use crate::client::{Block, CanisterClient, Client};
 use anyhow::{Context, Result};
 use ic_coppice_client::{Error, Unsent};
 use ic_coppice_interface::segments::{ID, Index};
@@ -35,21 +35,12 @@ pub fn payload_len(block: &AppendBlock) -> usize {
 /// Waits of a second for a new canister to draw its hash key. A lost draw is repeated after ten minutes: the command then ends with the refusal.
 const WAITS: u32 = 30;
 
-/// Appends a block, in chunks if one message cannot hold it or enter all of its references. Returns whether it went in chunks.
-///
-/// # Errors
-/// When the canister cannot be reached or refuses the block.
-pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
-    Ok(sent == Sent::InChunks)
-}
-
 /// Appends consecutive blocks, as many in a message as fit, to a canister that may have been installed a moment ago: waits until it is ready.
 /// Returns how many went in chunks.
 ///
 /// # Errors
-/// As [`send`].
-pub fn send_when_ready(client: &Client<impl CanisterClient>, blocks: &[AppendBlock]) -> Result<u64> {
+/// When the canister cannot be reached or refuses a block.
+pub fn send(client: &Client<impl CanisterClient>, blocks: &[AppendBlock]) -> Result<u64> {
     let mut waits = 0;
     loop {
         match pollster::block_on(client.send_blocks(blocks)) {

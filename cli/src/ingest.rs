@@ -352,7 +352,7 @@ impl Fed {
         progress: &Progress,
     ) -> Result<()> {
         let (blocks, transactions): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
-        self.in_chunks += feed::send_when_ready(client, &blocks)?;
+        self.in_chunks += feed::send(client, &blocks)?;
         for (block, transactions) in blocks.iter().zip(&transactions) {
             self.follow_up(client, block, transactions)?;
             client.transport().pass(BLOCK_INTERVAL)?;

@@ -58,7 +58,7 @@ pub struct DemoReport {
     pub storage: Storage,
     /// Billed bytes before the first block.
     pub billed_bytes_at_first: u64,
-    /// The last block whose append made the billed bytes rise, or `None` if they never rose.
+    /// The last block of the last message that made the billed bytes rise, or `None` if they never rose.
     pub growth_stopped_at_block: Option<u64>,
     /// Number of blocks appended up to and including that block.
     pub growth_stopped_after_blocks: u64,
@@ -199,13 +199,13 @@ pub fn play(client: &Client<impl CanisterClient>, plan: Plan, begins_at: u64, or
     let first_block = generator.first();
     let (mut appended_in_chunks, mut billed_bytes, mut growth) = (0, billed_bytes_at_first, None);
     let mut story = Story::new(blocks);
-    let note = |block: &AppendBlock, in_chunks| {
-        appended_in_chunks += u64::from(in_chunks);
+    let note = |blocks: &[AppendBlock], in_chunks| {
+        appended_in_chunks += in_chunks;
         let billed = client.get_storage_status(None).wait()?.billed_bytes;
         if billed > billed_bytes {
-            (billed_bytes, growth) = (billed, Some(block.number));
+            (billed_bytes, growth) = (billed, blocks.last().map(|block| block.number));
         }
-        story.appended(client, billed)
+        story.appended(client, blocks.len(), billed)
     };
     let ledger = std::thread::scope(|scope| {
         // Generating and hashing a block takes about as long as appending it.

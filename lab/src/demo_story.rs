@@ -83,13 +83,13 @@ impl Story {
         Self { steps: Vec::new(), next: Next::First, appended: 0, pause: (stop, stop + length * 3 / 10), pruned: 0 }
     }
 
-    /// Looks at the canister after a block was appended, and returns whether the indexer runs.
+    /// Looks at the canister after blocks were appended, and returns whether the indexer runs.
     ///
     /// # Errors
     /// When the canister does not answer.
-    pub fn appended(&mut self, client: &Client<impl Transport>, billed_bytes: u64) -> Result<bool> {
+    pub fn appended(&mut self, client: &Client<impl Transport>, blocks: usize, billed_bytes: u64) -> Result<bool> {
         let status = client.get_prune_status().wait()?;
-        self.appended += 1;
+        self.appended += blocks as u64;
         let at = (self.appended, status.backlog.held_blocks);
         while let Some(event) = self.event(at, &status) {
             let head = status.head.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! An indexer that takes turns with a feeder, so that the same blocks always give the same run: the feeder appends some blocks, then the
-//! indexer indexes all of them. The pruner prunes behind the indexer.
+//! An indexer that takes turns with a feeder, so that the same blocks always give the same run: the feeder appends a message of blocks, then
+//! the indexer indexes all of them. The pruner prunes behind the indexer.
 
 use anyhow::{Result, ensure};
 use ic_coppice_cli::client::{BELIEVED, BLOCK_INTERVAL, CanisterClient, Client, FIRST_WAIT, Trials, Wait};
@@ -15,8 +15,10 @@ use ic_coppice_cli::ledger::Ledger;
 use ic_coppice_cli::progress::Progress;
 use ic_coppice_cli::report::{blocks, bytes, count};
 use ic_coppice_cli::say;
+use ic_coppice_client::Room;
 use ic_coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
 use serde::Serialize;
+use std::iter::Peekable;
 use std::time::Duration;
 
 /// The exporter's name.
@@ -25,8 +27,8 @@ const NAME: &str = "coppice-index";
 const RETRY: Duration = Duration::from_secs(1);
 /// Blocks after which the indexer acknowledges. It also acknowledges at the head.
 const ACK_EVERY: u64 = 16;
-/// Blocks that the feeder appends in a turn.
-const TURN: u64 = 16;
+/// Blocks that the feeder appends in a turn, at most.
+const TURN: usize = 16;
 
 /// The indexer's work, and the contents of its database.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -71,8 +73,6 @@ pub struct LockstepIndexer<'a, T: CanisterClient> {
     registered: bool,
     /// Blocks appended since its registration.
     appended: u64,
-    /// The indexer has missed turns.
-    stopped: bool,
 }
 
 impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
@@ -92,17 +92,11 @@ impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
             .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
             .done()?;
         let options = Options { ack_every: Some(ACK_EVERY), tables, ..Options::default() };
-        Ok(Self {
-            client,
-            engine: Engine::open(client, store, options, Onward)?,
-            registered: true,
-            appended: 0,
-            stopped: false,
-        })
+        Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true, appended: 0 })
     }
 
-    /// Feeds blocks, and lets the time of a block pass after each, then indexes them. `note` is called for every appended block, with
-    /// whether it was sent in chunks, and returns whether the indexer runs. Returns the ledger of the blocks.
+    /// Feeds blocks, as many in a message as it has room for, and lets the time of each pass. `note` is called after every message, with its
+    /// blocks and how many of them were sent in chunks, and returns whether the indexer runs. Returns the ledger of the blocks.
     ///
     /// # Errors
     /// When the canister refuses a block or traps; as [`Engine::step`]; errors of `blocks` and `note`.
@@ -111,37 +105,31 @@ impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
         what: &'static str,
         total: u64,
         blocks: impl IntoIterator<Item = Result<AppendBlock>>,
-        mut note: impl FnMut(&AppendBlock, bool) -> Result<bool>,
+        mut note: impl FnMut(&[AppendBlock], u64) -> Result<bool>,
     ) -> Result<Ledger> {
         let progress = Progress::new(what, total);
         let mut ledger = Ledger::default();
-        for block in blocks {
-            let block = block?;
-            let in_chunks = feed::send(self.client, &block)?;
-            ledger.record(&block);
-            if note(&block, in_chunks)? {
-                self.appended()?;
-            } else {
-                self.appended += 1;
-                self.stopped = true;
+        let mut blocks = blocks.into_iter().peekable();
+        while let Some(message) = message(&mut blocks)? {
+            let in_chunks = feed::send(self.client, &message)?;
+            self.appended(message.len());
+            if note(&message, in_chunks)? {
+                self.catch_up()?;
             }
-            self.client.transport().pass(BLOCK_INTERVAL)?;
-            progress.advance();
+            for block in &message {
+                ledger.record(block);
+                self.client.transport().pass(BLOCK_INTERVAL)?;
+                progress.advance();
+            }
         }
         progress.finish();
         self.catch_up()?;
         Ok(ledger)
     }
 
-    /// Counts one more appended block. After the last block of the feeder's turn, or after turns that it has missed, the indexer takes its
-    /// turn.
-    ///
-    /// # Errors
-    /// As [`Engine::step`].
-    pub fn appended(&mut self) -> Result<()> {
-        self.appended += 1;
-        let missed = std::mem::take(&mut self.stopped);
-        if missed || self.appended.is_multiple_of(TURN) { self.catch_up() } else { Ok(()) }
+    /// Counts more appended blocks.
+    pub fn appended(&mut self, blocks: usize) {
+        self.appended += blocks as u64;
     }
 
     /// Indexes until every appended block is indexed.
@@ -220,6 +208,21 @@ impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
         self.registered = false;
         self.client.remove_exporter(&leaving()).done()
     }
+}
+
+/// Returns the next blocks that one message has room for, or a block that needs chunks, or `None` after the last.
+fn message(blocks: &mut Peekable<impl Iterator<Item = Result<AppendBlock>>>) -> Result<Option<Vec<AppendBlock>>> {
+    let Some(first) = blocks.next().transpose()? else { return Ok(None) };
+    let mut room = Room::default();
+    let mut has_room = room.takes(&first);
+    let mut message = vec![first];
+    while has_room && message.len() < TURN {
+        match blocks.next_if(|block| block.as_ref().is_ok_and(|block| room.takes(block))) {
+            Some(block) => message.push(block?),
+            None => has_room = false,
+        }
+    }
+    Ok(Some(message))
 }
 
 /// Removes the exporter however the run ends, so that pruning does not wait for it.

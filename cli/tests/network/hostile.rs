@@ -25,9 +25,8 @@ fn world() -> (Net, String) {
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    for block in coppice_testkit::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
-        ic_coppice_cli::feed::send(&client, &block).unwrap();
-    }
+    let blocks: Vec<_> = coppice_testkit::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap().collect();
+    ic_coppice_cli::feed::send(&client, &blocks).unwrap();
     client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
     client.utxo_notify_block(1_000, true).done().unwrap();
     let dir = net.dir.path().join("blobs");

@@ -42,9 +42,7 @@ impl World {
 
     fn append(&mut self, blocks: usize) {
         let client = self.net.client();
-        for block in &self.blocks[self.appended..self.appended + blocks] {
-            ic_coppice_cli::feed::send(&client, block).unwrap();
-        }
+        ic_coppice_cli::feed::send(&client, &self.blocks[self.appended..self.appended + blocks]).unwrap();
         self.appended += blocks;
     }
 

@@ -99,7 +99,7 @@ fn get_prints_the_same_from_canister_and_database() {
         .body("no Bitcoin")
         .transaction(ids[0], Some(b"none"), &[&[0xff], b"alice"])
         .transaction(ids[1], Some(b"two"), &[b"alice"]);
-    feed::send(&client, &block.seal().unwrap()).unwrap();
+    feed::send(&client, &[block.seal().unwrap()]).unwrap();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let indexed = json(&net.run(&["index", "--until-caught-up", "--database", &net.database()]));
@@ -183,7 +183,7 @@ fn get_prints_the_same_from_canister_and_database() {
     assert!(error(&own(&[&"ab".repeat(32)])).contains("--order"));
     assert!(error(&net.run(&["get", "702860"])).contains("block 702860: "));
 
-    feed::send(&client, &Block::new(702_863, [8; 32], [9; 32], 2).seal().unwrap()).unwrap();
+    feed::send(&client, &[Block::new(702_863, [8; 32], [9; 32], 2).seal().unwrap()]).unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
     client.set_prune_policy(&policy).done().unwrap();
     client.prune_now(1_000).done().unwrap();
@@ -269,10 +269,8 @@ fn generated_chain_is_indexed_pruned_and_verified_over_the_network() {
     let chain: Vec<_> = Generator::new(1, 150, begins_at, BLOCK_INTERVAL.as_secs()).unwrap().collect();
     let (mut ledger, mut acknowledged) = (Ledger::default(), 0);
     for turn in chain.chunks(50) {
-        for block in turn {
-            feed::send(&client, block).unwrap();
-            ledger.record(block);
-        }
+        feed::send(&client, turn).unwrap();
+        turn.iter().for_each(|block| ledger.record(block));
         client.transport().await_timer(interval).unwrap();
         let pruned = client.get_prune_status().wait().unwrap().pruned_blocks;
         assert!(pruned <= acknowledged, "{pruned} blocks are pruned, {acknowledged} acknowledged");
@@ -318,7 +316,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     let blocks = Generator::new(3, 60, 1_700_000_000, 15).unwrap();
     let first = blocks.first();
     for (at, block) in (0..).zip(blocks) {
-        feed::send(&client, &block).unwrap();
+        feed::send(&client, std::slice::from_ref(&block)).unwrap();
         ledger.record(&block);
         if at % 6 == 0 {
             let args = [

@@ -39,9 +39,7 @@ impl Copied {
         let principal = client.transport().principal(Role::Exporter);
         client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
         let blocks: Vec<_> = Generator::new(5, BLOCKS, 1_700_000_000, 15).unwrap().collect();
-        for block in &blocks {
-            ic_coppice_cli::feed::send(&client, block).unwrap();
-        }
+        ic_coppice_cli::feed::send(&client, &blocks).unwrap();
         let copied = net.run(&["index", "--until-caught-up", "--database", &net.database()]);
         assert!(copied.status.success(), "{}", stderr_of(&copied));
         let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };

@@ -2,10 +2,11 @@
 //! canister needs the role `BlockProducer` there.
 //!
 //! - Each transaction can be found by its SHA-256 and by its sender, and has a receipt.
-//! - A sealed block is sent until Coppice has it: `append_block` is idempotent, so a lost reply does no harm.
-//! - If pruning is held back, `produce` returns who holds it. Transactions wait, and the same block is sent when there is room again.
-//! - If Coppice refuses a block for good, for example after a reorg, its transactions go into the next block.
-//! - Waiting transactions and the sealed block are in stable memory, so an upgrade loses none of them. The sequencer stores nothing of the
+//! - A sealed block is sent until Coppice has it: appending is idempotent, so a lost reply does no harm.
+//! - If pruning is held back, `produce` returns who holds it. Each call seals one more block, and all sealed blocks go in one message when
+//!   there is room again.
+//! - If Coppice refuses a block for good, for example after a reorg, its transactions and those of later blocks go into the next block.
+//! - Waiting transactions and sealed blocks are in stable memory, so an upgrade loses none of them. The sequencer stores nothing of the
 //!   chain: it reads the head and old blocks from Coppice.
 
 mod block;
@@ -14,8 +15,8 @@ mod queue;
 use block::{seal, split};
 use candid::{CandidType, Principal};
 use ic_cdk::{init, post_upgrade, query, update};
-use ic_coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry};
-use ic_coppice_interface::{HeldBy, ReadError};
+use ic_coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry, Unsent};
+use ic_coppice_interface::{AppendBlock, HeldBy, ReadError};
 pub use queue::Accepted;
 use queue::{Queue, Waiting};
 use serde::{Deserialize, Serialize};
@@ -28,13 +29,13 @@ const MAX_FOUND: u32 = 100;
 /// The result of `produce`.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Produced {
-    /// Coppice has the block, under this number.
+    /// Coppice has all sealed blocks, the last under this number.
     Appended(u64),
-    /// The block waits, because pruning is held back; with the holder.
+    /// A block waits, because pruning is held back; with the holder.
     Held(HeldBy),
-    /// The block waits for another reason that passes; with a sentence.
+    /// A block waits for another reason that passes; with a sentence.
     Later(String),
-    /// Coppice refuses the block or cannot be called; with a sentence. An operator must act, unless the next block succeeds.
+    /// Coppice refuses a block or cannot be called; with a sentence. An operator must act, unless the next block succeeds.
     Refused(String),
     /// There are no transactions, or another call of `produce` is running.
     Nothing,
@@ -85,26 +86,31 @@ impl Drop for Turn {
     }
 }
 
-/// Seals the waiting transactions, unless a block is sealed already, and appends the block to Coppice. For controllers.
+/// Seals the waiting transactions into a block, and appends all sealed blocks to Coppice. For controllers.
 #[update(guard = "controller")]
 async fn produce() -> Produced {
     let Some(_turn) = Turn::take() else { return Produced::Nothing };
     let client = coppice();
-    if with(|queue| queue.waiting().1.is_none()) {
-        let (number, parent) = match client.get_head().await {
-            Ok(head) => (head.number + 1, head.hash),
-            Err(Error::Refused(ReadError::NotFound)) => (1, [0; 32].into()),
-            Err(error) => return failed(&error),
+    if with(|queue| queue.waiting().1) > 0 {
+        let (number, parent) = match sealed().pop() {
+            Some(last) => (last.number + 1, last.hash),
+            None => match client.get_head().await {
+                Ok(head) => (head.number + 1, head.hash),
+                Err(Error::Refused(ReadError::NotFound)) => (1, [0; 32].into()),
+                Err(error) => return failed(&error),
+            },
         };
         with(|queue| queue.seal((number, &parent), ic_cdk::api::time() / 1_000_000_000));
     }
-    let Some((sealed, transactions)) = with(|queue| queue.sealed()) else { return Produced::Nothing };
-    match client.send_block(&seal(&sealed, &transactions)).await {
+    let blocks = sealed();
+    let Some(last) = blocks.last() else { return Produced::Nothing };
+    match client.send_blocks(&blocks).await {
         Ok(_) => {
-            with(|queue| queue.remove_sealed());
-            Produced::Appended(sealed.number)
+            with(|queue| queue.remove_before(last.number + 1));
+            Produced::Appended(last.number)
         }
-        Err(error) => {
+        Err(Unsent { number, error }) => {
+            with(|queue| queue.remove_before(number));
             // Coppice refuses this block for good, so the next block is made after the current head. A lost reply leaves open whether an
             // earlier call was executed, so the same block is sent again.
             if error.is_reorg() || matches!(error, Error::Refused(_)) && error.retry() == Retry::Never {
@@ -113,6 +119,11 @@ async fn produce() -> Produced {
             failed(&error)
         }
     }
+}
+
+/// Returns the sealed blocks, oldest first.
+fn sealed() -> Vec<AppendBlock> {
+    with(|queue| queue.sealed()).iter().map(|(sealed, transactions)| seal(sealed, transactions)).collect()
 }
 
 fn failed<E: Refusal + std::fmt::Display>(error: &Error<E>) -> Produced {
@@ -156,11 +167,10 @@ async fn receipt(id: ByteBuf) -> Result<Accepted, String> {
     Accepted::from_bytes(&receipt.bytes).ok_or_else(|| "the receipt is not one of this sequencer".into())
 }
 
-/// Returns how many transactions wait, including those of a sealed block, and the number of the sealed block.
+/// Returns how many transactions wait, including those of sealed blocks, and how many of them no sealed block has.
 #[query]
-fn waiting() -> (u64, Option<u64>) {
-    let (waiting, sealed) = with(|queue| queue.waiting());
-    (waiting, sealed.map(|sealed| sealed.number))
+fn waiting() -> (u64, u64) {
+    with(|queue| queue.waiting())
 }
 
 /// The code in README.md compiles and runs.

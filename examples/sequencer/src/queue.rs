@@ -50,7 +50,7 @@ pub struct Waiting {
     pub accepted: Accepted,
 }
 
-/// The header of a block of the first waiting transactions, which is sent until Coppice has it or refuses it for good.
+/// The header of a block of waiting transactions, which is sent until Coppice has it or refuses it for good.
 #[derive(Clone, Debug, CandidType, Serialize, Deserialize)]
 pub struct Sealed {
     /// The block's number.
@@ -67,7 +67,8 @@ pub struct Sealed {
 #[derive(Clone, Debug, Default, CandidType, Serialize, Deserialize)]
 struct State {
     coppice: Option<Principal>,
-    sealed: Option<Sealed>,
+    /// Sealed blocks, oldest first: they have the first waiting transactions.
+    sealed: Vec<Sealed>,
     /// The number of the first waiting transaction.
     first: u64,
     /// The number of the next transaction.
@@ -131,9 +132,11 @@ impl Queue {
         self.state.get().coppice.expect("the canister is installed")
     }
 
-    /// Returns the number of waiting transactions, and the sealed block.
-    pub fn waiting(&self) -> (u64, Option<Sealed>) {
-        (self.transactions.len(), self.state.get().sealed.clone())
+    /// Returns the number of waiting transactions, and of those that no sealed block has.
+    pub fn waiting(&self) -> (u64, u64) {
+        let State { sealed, first, next, .. } = self.state.get();
+        let waiting = next - first;
+        (waiting, waiting - sealed.iter().map(|of| of.transactions).sum::<u64>())
     }
 
     /// Adds a transaction, and returns how many wait.
@@ -153,39 +156,35 @@ impl Queue {
         Ok(self.transactions.len())
     }
 
-    /// Seals all waiting transactions into a block after a parent, unless a block is sealed already or nothing waits.
+    /// Seals the waiting transactions that no sealed block has into a block after a parent. There must be one.
     pub fn seal(&mut self, (number, parent): (u64, &[u8]), timestamp_secs: u64) {
-        let transactions = self.transactions.len();
+        let (_, transactions) = self.waiting();
         let sealed = Sealed { number, parent: ByteBuf::from(parent), timestamp_secs, transactions };
-        self.change(|state| {
-            if state.sealed.is_none() && transactions > 0 {
-                state.sealed = Some(sealed);
-            }
-        });
+        self.change(|state| state.sealed.push(sealed));
     }
 
-    /// Returns the sealed block and its transactions.
-    pub fn sealed(&self) -> Option<(Sealed, Vec<Waiting>)> {
+    /// Returns the sealed blocks and their transactions, oldest first.
+    pub fn sealed(&self) -> Vec<(Sealed, Vec<Waiting>)> {
         let State { sealed, first, .. } = self.state.get();
-        let sealed = sealed.clone()?;
-        let transactions = self.transactions.range(*first..first + sealed.transactions);
-        let transactions = transactions.map(|entry| entry.value()).collect();
-        Some((sealed, transactions))
+        let mut transactions = self.transactions.range(first..).map(|entry| entry.value());
+        let of_block = |sealed: &Sealed| transactions.by_ref().take(sealed.transactions as usize).collect();
+        sealed.iter().cloned().zip(sealed.iter().map(of_block)).collect()
     }
 
-    /// Forgets the sealed block; its transactions wait for the next one.
+    /// Forgets the sealed blocks; their transactions wait for the next one.
     pub fn unseal(&mut self) {
-        self.change(|state| state.sealed = None);
+        self.change(|state| state.sealed.clear());
     }
 
-    /// Removes the sealed block and its transactions, because Coppice has them.
-    pub fn remove_sealed(&mut self) {
+    /// Removes the sealed blocks before a number and their transactions, because Coppice has them.
+    pub fn remove_before(&mut self, number: u64) {
         let State { sealed, first, mut bytes, .. } = self.state.get().clone();
-        let end = first + sealed.map_or(0, |sealed| sealed.transactions);
+        let (kept, rest): (Vec<_>, Vec<_>) = sealed.into_iter().partition(|of| of.number < number);
+        let end = first + kept.iter().map(|of| of.transactions).sum::<u64>();
         for number in first..end {
             let removed = self.transactions.remove(&number);
             bytes -= removed.map_or(0, |removed| LENGTH + removed.transaction.len()) as u64;
         }
-        self.change(|state| (state.sealed, state.first, state.bytes) = (None, end, bytes));
+        self.change(|state| (state.sealed, state.first, state.bytes) = (rest, end, bytes));
     }
 }

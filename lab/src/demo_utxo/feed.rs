@@ -156,7 +156,7 @@ impl<C: CanisterClient> Story<'_, C> {
         let mut block = bitcoin::Block { header, txdata };
         block.header.merkle_root = block.compute_merkle_root().context("a block without transactions")?;
         let hash = block.block_hash();
-        feed::send(self.client, &feed::bitcoin_block(height.into(), serialize(&block), &block)?)?;
+        feed::send(self.client, &[feed::bitcoin_block(height.into(), serialize(&block), &block)?])?;
         Ok((self.next_block(height), hash))
     }
 

@@ -72,7 +72,8 @@ impl World {
         self.call(Who::Stranger, "transactions", (number,)).unwrap()
     }
 
-    fn waiting(&self) -> (u64, Option<u64>) {
+    /// Returns how many transactions wait, and how many of them no sealed block has.
+    fn waiting(&self) -> (u64, u64) {
         let reply = self.coppice.ic.query(self.sequencer, Principal::anonymous(), "waiting", encode_args(()).unwrap());
         candid::decode_args(&reply.unwrap()).unwrap()
     }
@@ -93,7 +94,7 @@ fn blocks_go_to_coppice_and_are_read_back() {
         let id: [u8; 32] = Sha256::digest(transactions.last().unwrap()).into();
         assert_eq!(world.coppice.location(id), Ok((number, number as u32 - 1)));
     }
-    assert_eq!((world.coppice.head(), world.waiting()), (Some(5), (0, None)));
+    assert_eq!((world.coppice.head(), world.waiting()), (Some(5), (0, 0)));
     assert!(world.transactions(6).unwrap_err().contains("there is no such block"));
     // After a rollback the sequencer continues at Coppice's head.
     world.coppice.producer().roll_back_to(3).answer().unwrap();
@@ -129,29 +130,29 @@ fn waiting_transactions_and_the_sealed_block_survive_an_upgrade() {
     let controller = Who::Controller.principal();
     world.submit(b"one").unwrap();
     world.upgrade();
-    assert_eq!(world.waiting(), (1, None));
+    assert_eq!(world.waiting(), (1, 1));
     // A block is sealed and cannot be sent.
     let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
     assert!(world.coppice.operator().revoke_role(&grant).answer());
     assert!(matches!(world.produce(), Produced::Refused(_)));
     world.submit(b"two").unwrap();
     world.upgrade();
-    assert_eq!(world.waiting(), (2, Some(1)));
+    assert_eq!(world.waiting(), (2, 1));
     world.coppice.operator().grant_role(&grant).answer().unwrap();
     // Coppice is stopped in between.
     world.coppice.ic.stop(world.coppice.id, controller).unwrap();
     assert!(matches!(world.produce(), Produced::Later(_)));
     world.upgrade();
+    assert_eq!(world.waiting(), (2, 0), "two blocks are sealed");
     world.coppice.ic.start(world.coppice.id, controller).unwrap();
-    assert_eq!(world.produce(), Produced::Appended(1));
+    assert_eq!(world.produce(), Produced::Appended(2));
     assert_eq!(world.transactions(1), Ok(vec![ByteBuf::from(b"one".as_slice())]));
-    assert_eq!((world.waiting(), world.produce()), ((1, None), Produced::Appended(2)));
     assert_eq!(world.transactions(2), Ok(vec![ByteBuf::from(b"two".as_slice())]));
-    assert_eq!((world.waiting(), world.receipt(b"two").unwrap().sender), ((0, None), Who::Stranger.principal()));
+    assert_eq!((world.waiting(), world.receipt(b"two").unwrap().sender), ((0, 0), Who::Stranger.principal()));
 }
 
 #[test]
-fn a_held_block_is_sent_again_after_pruning() {
+fn held_blocks_are_sent_together_after_pruning() {
     let world = World::new();
     let World { coppice, .. } = &world;
     coppice.register(Who::Archive);
@@ -172,17 +173,17 @@ fn a_held_block_is_sent_again_after_pruning() {
     let (number, by) = held.expect("the emergency watermark is reached");
     assert_eq!(by, HeldBy::Exporter(Who::Archive.name()));
     // Repeated attempts lose nothing.
-    assert_eq!(world.produce(), Produced::Held(by));
+    assert_eq!(world.produce(), Produced::Held(by.clone()));
     world.submit(b"the next block's").unwrap();
-    assert_eq!(world.waiting(), (21, Some(number)));
+    assert_eq!(world.waiting(), (21, 1));
+    assert_eq!((world.produce(), world.waiting()), (Produced::Held(by), (21, 0)));
     assert_eq!(coppice.head(), Some(number - 1));
 
     let head = coppice.anyone().get_head().answer().unwrap();
     coppice.ack(Who::Archive, head.number, &head.hash).unwrap();
     coppice.settle(60);
-    assert_eq!(world.produce(), Produced::Appended(number));
-    assert_eq!(world.transactions(number).unwrap().len(), 20);
     assert_eq!(world.produce(), Produced::Appended(number + 1));
+    assert_eq!(world.transactions(number).unwrap().len(), 20);
     assert_eq!(world.transactions(number + 1), Ok(vec![ByteBuf::from(b"the next block's".as_slice())]));
     let pruned = world.transactions(1).unwrap_err();
     assert!(pruned.contains("the block was pruned"), "{pruned}");
@@ -202,7 +203,7 @@ fn a_stopped_coppice_is_retried_and_a_missing_role_is_reported() {
     let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
     assert!(world.coppice.operator().revoke_role(&grant).answer());
     assert!(matches!(world.produce(), Produced::Refused(_)));
-    assert_eq!(world.waiting(), (1, Some(1)), "the block is sealed and kept");
+    assert_eq!(world.waiting(), (1, 0), "the block is sealed and kept");
     world.coppice.operator().grant_role(&grant).answer().unwrap();
     assert_eq!(world.produce(), Produced::Appended(1));
     // Both canisters are upgraded in between.
@@ -223,7 +224,7 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     assert!(coppice.operator().revoke_role(&grant).answer());
     for _ in 0..2 {
         assert!(matches!(world.produce(), Produced::Refused(_)));
-        assert_eq!(world.waiting(), (1, Some(1)));
+        assert_eq!(world.waiting(), (1, 0));
     }
     coppice.operator().grant_role(&grant).answer().unwrap();
     // Another producer's block takes the number meanwhile.
@@ -232,10 +233,10 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     world.submit(b"two").unwrap();
     let Produced::Refused(why) = world.produce() else { panic!("the number is taken") };
     assert!(why.contains("another hash has this number"), "{why}");
-    assert_eq!(world.waiting(), (2, None), "nothing is lost, and no block is in the way");
+    assert_eq!(world.waiting(), (2, 2), "nothing is lost, and no block is in the way");
     assert_eq!(world.produce(), Produced::Appended(2));
     let transactions = [b"one", b"two"].map(|transaction| ByteBuf::from(transaction.as_slice()));
-    assert_eq!((world.transactions(2), world.waiting()), (Ok(transactions.into()), (0, None)));
+    assert_eq!((world.transactions(2), world.waiting()), (Ok(transactions.into()), (0, 0)));
     assert!(world.transactions(1).unwrap_err().contains("was not made by this sequencer"));
 }
 
@@ -263,6 +264,6 @@ fn another_canister_than_coppice_is_refused_without_a_retry() {
         world.submit(b"one").unwrap();
         let produced = world.produce();
         assert!(matches!(produced, Produced::Refused(_)), "{produced:?}");
-        assert_eq!(world.waiting(), (1, None));
+        assert_eq!(world.waiting(), (1, 1));
     }
 }

@@ -121,7 +121,7 @@ fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>, branch: u64) {
     let hash = |number: u64| feed::sha256(&[number, u64::from(number >= branch)].map(u64::to_le_bytes).concat());
     for number in numbers {
         let block = Block::new(number, hash(number), hash(number - 1), 1_700_000_000 + number).body([7; 1_000]);
-        feed::send(client, &block.seal().unwrap()).unwrap();
+        feed::send(client, &[block.seal().unwrap()]).unwrap();
     }
 }
 

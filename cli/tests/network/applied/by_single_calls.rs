@@ -34,7 +34,7 @@ pub fn payload_len(block: &Block) -> usize {
 pub fn replay(client: &Client<impl Transport>, first: u32, blocks: &[Block], form: Form) {
     let mut outputs: HashMap<OutPoint, TxOut> = HashMap::new();
     for (height, block) in (first..).zip(blocks) {
-        feed::send(client, &payload(height.into(), block)).unwrap();
+        feed::send(client, &[payload(height.into(), block)]).unwrap();
         for transaction in &block.txdata {
             let txid = transaction.compute_txid();
             let of = (0..).zip(&transaction.output);

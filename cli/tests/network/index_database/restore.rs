@@ -31,9 +31,7 @@ fn restored_canister_is_followed_only_with_the_option() {
         parent = block.hash.clone();
     }
     for (blocks, held) in [(0..5, super::BLOCKS + 5), (5..OTHER as usize, super::BLOCKS + OTHER)] {
-        for block in &other[blocks.clone()] {
-            ic_coppice_cli::feed::send(&client, block).unwrap();
-        }
+        ic_coppice_cli::feed::send(&client, &other[blocks.clone()]).unwrap();
         if blocks.start == 0 {
             for args in [&["--until-caught-up"][..], &["--until-caught-up", "--no-ack"]] {
                 let output = world.index(&url, args).output().unwrap();

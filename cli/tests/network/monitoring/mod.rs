@@ -86,9 +86,8 @@ fn prometheus_returns_the_series_of_every_alert_and_panel() {
     let net = net(Duration::ZERO);
     follow_the_clock(&net);
     let client = net.client();
-    for block in Generator::new(3, 20, 1_700_000_000, 15).unwrap() {
-        ic_coppice_cli::feed::send(&client, &block).unwrap();
-    }
+    let blocks: Vec<_> = Generator::new(3, 20, 1_700_000_000, 15).unwrap().collect();
+    ic_coppice_cli::feed::send(&client, &blocks).unwrap();
     let [at_indexer, at_worker] = [free_address(), free_address()];
     let _programs = [indexer(&net, &net.database(), &at_indexer), worker(&net, &at_worker)];
     let gateway = Gateway::bind(0).unwrap();
