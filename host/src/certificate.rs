@@ -28,8 +28,8 @@ const BLS_DER: [u8; 37] = [
 ];
 /// The tag 55799, which means only that CBOR follows.
 const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
-/// Canisters that a subnet of the platform can have before it is given another range of ids.
-const CANISTERS: u64 = 1 << 20;
+/// Number of the last id of the subnet.
+const PLATFORM: u64 = 0x02FF_FFFF;
 
 /// The keys of new hosts: the public keys and the delegation are computed once for all of them.
 static SHARED: LazyLock<Arc<Keys>> = LazyLock::new(|| Arc::new(Keys::new(canisters(), FIRST_MOMENT)));
@@ -162,9 +162,10 @@ impl Keys {
     }
 }
 
-/// Returns the ids that the canisters of a host have.
+/// Returns the ids of a host's subnet: those that its canisters have, and above them those of the platform's own canisters, such as the
+/// ledger of cycles, which a replica over the host may answer for.
 pub fn canisters() -> RangeInclusive<Principal> {
-    canister_id(0)..=canister_id(CANISTERS - 1)
+    canister_id(0)..=canister_id(PLATFORM)
 }
 
 /// Returns the id of a canister, as the platform makes them: a number, and a class.

@@ -11,6 +11,7 @@
 
 mod answer;
 mod certificate;
+mod ledger;
 mod management;
 mod reject;
 mod request;
@@ -108,6 +109,8 @@ impl Replica {
         }
         let outcome = if call.canister == Principal::management_canister() {
             self.management.call(&self.host, call.sender, &call.method, &call.arg)
+        } else if call.canister == ledger::id() {
+            ledger::call(&self.host, &call.method, &call.arg)
         } else {
             let outcome = self.host.update_call(call.canister, call.sender, &call.method, call.arg.clone());
             outcome.map_err(|reject| reject_of(&reject))

@@ -149,14 +149,11 @@ impl World {
         wait_for("the indexer's alert is over", || !self.prometheus.alerts("CoppiceIndexerDown"));
     }
 
-    /// The remedy tops up by the amount that `coppice status` names, and starts the timers.
+    /// The remedy tops up as `coppice status` says, and starts the timers.
     fn cycles_are_low(&self) {
         set_liquid(&self.net, LOW);
         let action = self.breaks("CyclesLow", "CoppiceCyclesLow");
-        let amount = action.split("icp canister top-up ").nth(1).and_then(|rest| rest.split("--amount ").nth(1));
-        let trillions: u128 = amount.and_then(|rest| rest.split('t').next()).unwrap().parse().unwrap();
-        // The network of the test has no ledger of cycles.
-        self.net.host.add_cycles(self.net.canister, trillions * 1_000_000_000_000);
+        self.types(&action, "icp canister top-up");
         self.types(section("CoppiceCyclesLow"), "acknowledge_faults");
         self.heals("CoppiceCyclesLow");
     }
