@@ -137,11 +137,15 @@ impl Pruner {
         ]
     }
 
-    /// Puts a policy in force. Only switching pruning on or off keeps a capacity run that has not reached low water.
+    /// Returns whether a capacity run goes on to low water under a new policy: only switching pruning on or off keeps it.
+    fn to_low_water_after(&self, policy: &PrunePolicy) -> bool {
+        let old = self.policy_or_default();
+        self.stored.to_low_water && PrunePolicy { pruning_enabled: policy.pruning_enabled, ..old } == *policy
+    }
+
+    /// Puts a policy in force.
     pub fn set_policy(&mut self, policy: PrunePolicy) {
-        let old = self.stored.policy.take().unwrap_or_default();
-        let is_same = PrunePolicy { pruning_enabled: policy.pruning_enabled, ..old } == policy;
-        self.stored.to_low_water &= is_same;
+        self.stored.to_low_water = self.to_low_water_after(&policy);
         self.stored.running = false;
         self.stored.policy = Some(policy);
         self.save();

@@ -23,12 +23,13 @@ impl Pruner {
         let guard = constraints.guard();
         let (policy, to_low_water) = match change {
             None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
-            // A new policy resets the capacity trigger: pruning down to low water starts only above high water.
-            Some((change, config)) => (policy::changed(&self.policy_or_default(), change, config)?, false),
+            Some((change, config)) => {
+                let changed = policy::changed(&self.policy_or_default(), change, config)?;
+                let to_low_water = self.to_low_water_after(&changed);
+                (changed, to_low_water)
+            }
         };
         let (due, floor_block) = due_and_floor(&policy, chain, blobs, guard.as_ref(), to_low_water);
-        // The first policy switches the daemon on.
-        let enabled = self.is_enabled() || self.policy().is_none();
         let oldest = chain.state().oldest;
         let mut budget = Budget::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let mut plan = PrunePlan {
@@ -38,7 +39,7 @@ impl Pruner {
             before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
             held_by: due
                 .as_ref()
-                .and_then(|due| self.held_by(enabled, Some(due), constraints))
+                .and_then(|due| self.held_by(policy.pruning_enabled, Some(due), constraints))
                 .or(floor_block.map(|_| HeldBy::Floor)),
             floor_block,
             blocks: 0,

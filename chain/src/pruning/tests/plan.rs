@@ -86,8 +86,12 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         idle += u64::from(run.blocks == 0);
     }
     assert!(pruned > 10 && idle > 0, "{pruned} blocks, {idle} idle");
-    // A change leaves a disabled pruner disabled, and the plan reports that.
-    world.pruner.switch(false);
+    // The plan reports whether pruning is switched off after the change.
     let one = PrunePolicyArg { retain_blocks: Some(1), ..arg() };
+    let off = PrunePolicyArg { pruning_enabled: Some(false), ..one.clone() };
+    assert_eq!(plan(&world, &off).unwrap().held_by, Some(HeldBy::Disabled));
+    world.pruner.switch(false);
     assert_eq!(plan(&world, &one).unwrap().held_by, Some(HeldBy::Disabled));
+    let on = PrunePolicyArg { pruning_enabled: Some(true), ..one };
+    assert_eq!(plan(&world, &on).unwrap().held_by, None);
 }
