@@ -5,6 +5,7 @@ use ic_coppice_cli::exit::why;
 use ic_coppice_cli::network::is_loopback;
 use ic_coppice_cli::stop::{Stop, Waiter};
 use ic_coppice_cli::terminal::{Level, stderr};
+use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -19,6 +20,11 @@ const CALL: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(15);
 /// Codes of errors that no repetition helps: the method is unknown, or the argument is invalid.
 const FINAL: [i64; 2] = [-32601, -32602];
+/// The code of a request that is none: by a node that takes no batches.
+const NO_REQUEST: i64 = -32600;
+/// Statuses of a server that has no node for this caller at this URL, as long as it has never answered as one.
+const NO_NODE: [StatusCode; 4] =
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
 
 /// A node that is asked by one caller at a time.
 pub struct Node {
@@ -27,6 +33,9 @@ pub struct Node {
     waiter: Waiter,
     stop: Stop,
     next: Cell<u64>,
+    has_answered: Cell<bool>,
+    /// Whether several calls go in one request.
+    batches: Cell<bool>,
 }
 
 /// The command is to end, so that the node is not asked any more.
@@ -40,6 +49,14 @@ struct Answer {
     #[serde(default)]
     result: Value,
     error: Option<Refusal>,
+}
+
+/// An answer that is not of JSON-RPC.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url} answers {status} without JSON-RPC")]
+struct Foreign {
+    url: String,
+    status: StatusCode,
 }
 
 /// An error that the node answers.
@@ -65,13 +82,15 @@ impl Node {
         if is_loopback(&url) {
             client = client.no_proxy();
         }
-        Ok(Self { url, client: client.build()?, waiter: Waiter::new()?, stop, next: Cell::new(1) })
+        let (client, waiter) = (client.build()?, Waiter::new()?);
+        let (next, has_answered, batches) = (Cell::new(1), Cell::new(false), Cell::new(true));
+        Ok(Self { url, client, waiter, stop, next, has_answered, batches })
     }
 
     /// Calls methods in one request, in order, until the node answers all of them.
     ///
     /// # Errors
-    /// [`Stopped`]; when the node does not know a method or its argument.
+    /// [`Stopped`]; when the node does not know a method or its argument, or there has never been a node at the URL.
     pub fn call<const N: usize>(&self, calls: [(&str, Value); N]) -> Result<[Value; N]> {
         let mut wait = Duration::from_millis(250);
         loop {
@@ -80,8 +99,12 @@ impl Node {
                 Err(error) if error.is::<Stopped>() => return Err(error),
                 Err(error) => error,
             };
-            let is_final = error.downcast_ref::<Refusal>().is_some_and(|refusal| FINAL.contains(&refusal.code));
-            if is_final {
+            let code = error.downcast_ref().map(|Refusal { code, .. }| *code);
+            if N > 1 && code == Some(NO_REQUEST) && self.batches.replace(false) {
+                continue;
+            }
+            let is_no_node = |foreign: &Foreign| !self.has_answered.get() && NO_NODE.contains(&foreign.status);
+            if code.is_some_and(|code| FINAL.contains(&code)) || error.downcast_ref().is_some_and(is_no_node) {
                 return Err(error);
             }
             let text = format!("{}; asked again in {:.1} s", why(&error), wait.as_secs_f64());
@@ -97,7 +120,15 @@ impl Node {
     /// [`Stopped`]; when the node does not answer all of them.
     pub fn once(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
         ensure!(!self.stop.is_set(), Stopped);
-        self.waiter.unless(|| self.stop.is_set(), self.post(calls)).unwrap_or_else(|| bail!(Stopped))
+        let size = if self.batches.get() { calls.len() } else { 1 };
+        let mut answers = Vec::with_capacity(calls.len());
+        for calls in calls.chunks(size.max(1)) {
+            let answered =
+                self.waiter.unless(|| self.stop.is_set(), self.post(calls)).unwrap_or_else(|| bail!(Stopped))?;
+            answers.extend(answered);
+        }
+        self.has_answered.set(true);
+        Ok(answers)
     }
 
     async fn post(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>> {
@@ -107,9 +138,11 @@ impl Node {
             .iter()
             .zip(first..)
             .map(|((method, params), id)| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let mut requests: Vec<Value> = requests.collect();
+        let body = if requests.len() == 1 { requests.remove(0) } else { Value::Array(requests) };
         let url = shown(&self.url);
         let sent = self.client.post(self.url.clone()).header("content-type", "application/json");
-        let sent = sent.body(Value::Array(requests.collect()).to_string()).send().await;
+        let sent = sent.body(body.to_string()).send().await;
         // The error of the library would print the URL, which may hold a key.
         let mut response =
             sent.map_err(|error| anyhow!(error.without_url())).with_context(|| format!("{url} does not answer"))?;
@@ -121,10 +154,11 @@ impl Node {
         }
         let answers: Vec<Answer> = match serde_json::from_slice(&bytes) {
             Ok(answers) => answers,
-            // A refusal of the whole batch.
-            Err(why) => match serde_json::from_slice::<Answer>(&bytes) {
+            Err(_) => match serde_json::from_slice::<Answer>(&bytes) {
+                // Of one call, or of the whole batch.
                 Ok(Answer { error: Some(refusal), .. }) => bail!(refusal),
-                _ => return Err(why).with_context(|| format!("{url} answers {status} without JSON-RPC")),
+                Ok(answer) => vec![answer],
+                Err(_) => bail!(Foreign { url, status }),
             },
         };
         let mut results = vec![None; calls.len()];

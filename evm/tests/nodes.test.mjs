@@ -59,32 +59,76 @@ test("a node that falls behind changes nothing until it has another branch", asy
   await compareAll(node.url, url, 5);
 });
 
+/// A server between the follower and a node. `answer` gets the calls of a request, and a function that asks the node for their answers; it
+/// returns the answers, or one error instead of them.
+async function between(node, answer) {
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const some of request) body += some;
+    const sent = JSON.parse(body);
+    const ask = async () => {
+      const answered = await fetch(node.url, { method: "POST", headers: { "content-type": "application/json" }, body });
+      return [await answered.json()].flat();
+    };
+    const answers = await answer([sent].flat(), ask);
+    response.end(JSON.stringify(Array.isArray(sent) || !Array.isArray(answers) ? answers : answers[0]));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  // An open port would keep a failed test's process alive.
+  server.unref();
+  return { url: `http://127.0.0.1:${server.address().port}`, server };
+}
+
 test("a node that refuses large batches is followed", async () => {
   const { node, canister, url, caughtUp } = await started();
   await node.mine(50);
   let refused = 0;
-  const proxy = createServer(async (request, response) => {
-    let text = "";
-    for await (const some of request) text += some;
-    const calls = JSON.parse(text);
-    if (calls.length > 4) {
-      refused++;
-      // As geth answers the calls behind its limit of bytes.
-      const error = { code: -32003, message: "response too large" };
-      return response.end(JSON.stringify(calls.map(({ id }) => ({ jsonrpc: "2.0", id, error }))));
-    }
-    const sent = { method: "POST", headers: { "content-type": "application/json" }, body: text };
-    response.end(await (await fetch(node.url, sent)).text());
+  const proxy = await between(node, async (calls, ask) => {
+    if (calls.length <= 4) return ask();
+    refused++;
+    // As geth answers the calls behind its limit of bytes.
+    const error = { code: -32003, message: "response too large" };
+    return calls.map(({ id }) => ({ jsonrpc: "2.0", id, error }));
   });
-  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
-  proxy.unref();
-  const follower = canister.follow({ url: `http://127.0.0.1:${proxy.address().port}` }, "--from", "0");
+  const follower = canister.follow(proxy, "--from", "0");
   await caughtUp();
   // 10 and 5 blocks, and then 2.
   assert.equal(refused, 2);
   await compareAll(node.url, url, 0);
   await follower.end();
-  proxy.close();
+  proxy.server.close();
+});
+
+test("a node that takes no batches is followed, one that is none is left, and a wait for the first block is told", async () => {
+  const { node, canister, url, caughtUp } = await started();
+  await node.mine(5);
+  let refused = 0;
+  const proxy = await between(node, async (calls, ask) => {
+    if (calls.length === 1) return ask();
+    refused++;
+    return { jsonrpc: "2.0", id: null, error: { code: -32600, message: "batches are not supported" } };
+  });
+  const waits = canister.follow(proxy, "--confirmations", "9");
+  await waits.says("nothing to send yet: the node's newest block is 5, --confirmations 9");
+  await waits.end();
+  const early = canister.follow(node, "--from", "9");
+  await early.says("nothing to send yet: the newest block to send is 5, the first 9 (--from)");
+  await early.end();
+  const follower = canister.follow(proxy, "--from", "0");
+  await caughtUp();
+  assert.equal(refused, 1);
+  await compareAll(node.url, url, 0);
+  await follower.end();
+  proxy.server.close();
+
+  const none = createServer((_, response) => response.writeHead(404).end("no page"));
+  await new Promise((done) => none.listen(0, "127.0.0.1", done));
+  none.unref();
+  const left = await canister.follow({ url: `http://127.0.0.1:${none.address().port}` }).succeeds(1);
+  assert.match(left.err, /answers 404 Not Found without JSON-RPC/);
+  none.close();
+  const empty = await canister.follow(node, "--from", "4", "--until", "3").succeeds(2);
+  assert.match(empty.err, /no block lies between --from 4 and --until 3/);
 });
 
 test("a node that answers from two heads is followed", async () => {
@@ -92,11 +136,8 @@ test("a node that answers from two heads is followed", async () => {
   let asked = 0;
   let late = 0;
   // Every second request meets a server that lacks the newest three blocks.
-  const proxy = createServer(async (request, response) => {
-    let text = "";
-    for await (const some of request) text += some;
-    const calls = JSON.parse(text);
-    const answers = await (await fetch(node.url, { method: "POST", headers: { "content-type": "application/json" }, body: text })).json();
+  const proxy = await between(node, async (calls, ask) => {
+    const answers = await ask();
     if (asked++ % 2) {
       const head = await headOf(node.url);
       for (const [at, { method, params }] of calls.entries()) {
@@ -109,12 +150,9 @@ test("a node that answers from two heads is followed", async () => {
         }
       }
     }
-    response.end(JSON.stringify(answers));
+    return answers;
   });
-  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
-  // An open port would keep a failed test's process alive.
-  proxy.unref();
-  const follower = canister.follow({ url: `http://127.0.0.1:${proxy.address().port}` }, "--from", "0");
+  const follower = canister.follow(proxy, "--from", "0");
   for (let round = 0; round < 5; round++) {
     await node.mine(4);
     await caughtUp();
@@ -122,5 +160,5 @@ test("a node that answers from two heads is followed", async () => {
   assert.ok(late > 0);
   assert.doesNotMatch(follower.err, /a reorg replaced/);
   await follower.end();
-  proxy.close();
+  proxy.server.close();
 });

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// Interval of the notes on a long run of blocks.
+/// Interval of the notes on a long run of blocks, or a long wait for the first.
 const NOTED: Duration = Duration::from_secs(10);
 
 /// Questions for the hash of a block that the node should have, before a rollback.
@@ -64,6 +64,8 @@ pub struct NodeChain {
     /// Most blocks of a request: half as many after each refused one, because nodes limit calls and bytes of an answer.
     most: Cell<u64>,
     noted: Cell<Instant>,
+    /// When it was noted last that no block is to be sent.
+    waits: Cell<Option<Instant>>,
     trials: RefCell<Trials>,
 }
 
@@ -87,6 +89,7 @@ impl NodeChain {
             width: Cell::new(1),
             most: Cell::new(AHEAD),
             noted: Cell::new(Instant::now()),
+            waits: Cell::new(None),
             trials: RefCell::default(),
         }
     }
@@ -121,8 +124,27 @@ impl NodeChain {
                 self.first.set(first);
                 return Ok(());
             }
+            self.note_wait(None);
             self.pass()?;
         }
+    }
+
+    /// Notes that the newest block to send is below the first one, or that there is none.
+    fn note_wait(&self, last: Option<u64>) {
+        if self.waits.get().is_some_and(|at| at.elapsed() < NOTED) {
+            return;
+        }
+        self.waits.set(Some(Instant::now()));
+        let newest = match (self.seen.get().and_then(|(tip, _)| tip), last) {
+            (None, _) => format!("the node has no {} block", self.tag),
+            (Some(tip), None) => {
+                format!("the node's newest block is {}, --confirmations {}", tip.number, self.confirmations)
+            }
+            (Some(_), Some(last)) => {
+                format!("the newest block to send is {last}, the first {} (--from)", self.first.get())
+            }
+        };
+        stderr().note(Level::Info, "waiting", &format!("nothing to send yet: {newest}"));
     }
 
     /// Waits for the next question.
@@ -291,7 +313,11 @@ impl Chain for NodeChain {
         self.ahead.borrow_mut().clear();
         self.compared.set(self.newest().map_err(cause)?);
         let last = self.last().map_err(cause)?;
-        Ok(last.filter(|last| *last >= self.first.get()).map(|last| self.first.get()..=last))
+        let range = last.filter(|last| *last >= self.first.get()).map(|last| self.first.get()..=last);
+        if range.is_none() {
+            self.note_wait(last);
+        }
+        Ok(range)
     }
 
     async fn block(&self, number: u64) -> Result<Option<AppendBlock>, Cause> {

@@ -18,6 +18,7 @@ use ic_coppice_cli::terminal::{Level, stderr};
 use ic_coppice_client::{Client, Error, FollowError};
 use ic_coppice_interface::{ReadError, RollbackError};
 use pollster::block_on;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use url::Url;
 
@@ -89,10 +90,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// When a block does not prove itself, no wait helps a refusal, the reorg is too deep, or the node has another chain id.
 pub fn command(args: &FollowArgs) -> Result<()> {
+    if let (Some(from), Some(until)) = (args.from, args.until)
+        && from > until
+    {
+        return Err(wrong_line(format!("no block lies between --from {from} and --until {until}")));
+    }
     let stop = Stop::on_signals()?;
     let client = args.network.connect()?;
     let node = Node::new(args.rpc.clone(), stop.clone())?;
-    for extra in &args.index {
+    for extra in args.index.iter().collect::<BTreeSet<_>>() {
         let kind = clap::ValueEnum::to_possible_value(extra).map_or(String::new(), |kind| kind.get_name().into());
         stderr().note(Level::Info, "index", &format!("{kind}: {}", extra.cost()));
     }

@@ -39,10 +39,11 @@ impl Reader {
         let head = self.head()?;
         let number = |tag: Option<BlockNumberOrTag>| self.number(tag.unwrap_or_default());
         let (from, to) = (number(from_block)?, number(to_block)?);
-        if from > to || to > head {
-            let why =
-                format!("the range of blocks {from} to {to} is empty, or ends above block {head}, the newest one");
-            return Err(Refusal::Invalid(why));
+        if from > to {
+            return Err(Refusal::Invalid(format!("fromBlock, {from}, is above toBlock, {to}")));
+        }
+        if to > head {
+            return Err(Refusal::Invalid(format!("toBlock, {to}, is above {head}, the newest block")));
         }
         // A pruned beginning would make the answer partial.
         self.source.hash(from)?;

@@ -68,6 +68,8 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         PrunePolicyArg { retain_blocks: Some(370), ..policy() },
         PrunePolicyArg { max_ops_per_tick: Some(7), retain_blocks: Some(300), ..arg() },
         PrunePolicyArg { target_bytes: target, ..arg() },
+        // The capacity run goes on to low water.
+        PrunePolicyArg { pruning_enabled: Some(true), ..arg() },
         PrunePolicyArg { target_bytes: target, headroom_ratio_bps: Some(9_000), ..arg() },
         PrunePolicyArg { target_bytes: Some(0), retain_blocks: Some(0), ..arg() },
         arg(),
