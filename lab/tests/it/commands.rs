@@ -94,7 +94,7 @@ fn verify_detects_wrong_answers() {
     let generator = Generator::new(1, 10, client.transport().now_secs(), 0).unwrap();
     let first = generator.first();
     for block in generator {
-        feed::send(&client, &block).unwrap();
+        feed::send(&client, std::slice::from_ref(&block)).unwrap();
         ledger.record(&block);
         id = feed::ids_of(&block.index)[0].to_vec();
     }

@@ -53,7 +53,7 @@ impl Feeder<'_> {
             block.transaction(id, Some(&id[..usize::from(id[0]) % 32]), &[&key])
         };
         let block = ids.into_iter().fold(block, with).seal().unwrap();
-        feed::send(self.client, &block).unwrap();
+        feed::send(self.client, std::slice::from_ref(&block)).unwrap();
         self.chain.push(block);
     }
 

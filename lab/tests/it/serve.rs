@@ -282,7 +282,7 @@ fn browser_shows_a_new_a_held_and_a_full_canister() {
                 let hash = |number: u64| feed::sha256(&number.to_le_bytes());
                 let (parent, now) = (hash(number.wrapping_sub(1)), canister.transport().now_secs());
                 let block = Block::new(number, hash(number), parent, now).body([7; 200_000]);
-                let _ = feed::send(canister, &block.seal().unwrap());
+                let _ = feed::send(canister, &[block.seal().unwrap()]);
                 canister.transport().pass(Duration::from_secs(600)).unwrap();
                 raised(code)
             })

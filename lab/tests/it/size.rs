@@ -53,7 +53,7 @@ fn check(block_bytes: u64, transactions: u64) {
         let body = vec![number as u8; (block_bytes - index) as usize];
         let block = Block::new(number, hash(number), hash(number.wrapping_sub(1)), timestamp_secs).body(body);
         let block = (0..transactions).fold(block, |block, position| block.transaction(id(number, position), None, &[]));
-        feed::send(&client, &block.seal().unwrap()).unwrap();
+        feed::send(&client, &[block.seal().unwrap()]).unwrap();
         (0..workload.interval_ns / 20_000_000_000)
             .for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
         let storage = client.get_storage_status(None).wait().unwrap();
