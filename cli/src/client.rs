@@ -3,6 +3,8 @@
 pub use ic_coppice_client::command::{CanisterClient, GivesUp, Wait};
 pub use ic_coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
+use crate::exit::{Exit, UNREACHABLE, why};
+use anyhow::Result;
 use backon::ExponentialBuilder;
 use ic_coppice_client::CallError;
 use std::time::Duration;
@@ -68,6 +70,14 @@ impl Finality {
 /// Returns whether an error comes from the network, a gateway or the clock, and is not a refusal.
 pub fn is_passing(error: &anyhow::Error) -> bool {
     Finality::of(error) == Finality::Passing
+}
+
+/// Gives an error of [`is_passing`] the exit code of a canister that does not answer.
+pub fn reached<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|error| match is_passing(&error) {
+        true => Exit::error(UNREACHABLE, why(&error)),
+        false => error,
+    })
 }
 
 /// Decides after which errors a call is tried again: always after errors of the network. After refusals for which the subnet does not

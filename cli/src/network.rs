@@ -65,7 +65,7 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<Place>,
     /// Principal of the canister [env: COPPICE_CANISTER]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = canister_id)]
     pub canister: Option<Principal>,
     /// PEM file with the private key that signs calls: Ed25519, secp256k1 or prime256v1 [default: anonymous]
     #[arg(long, value_name = "PATH", env = "COPPICE_IDENTITY")]
@@ -99,16 +99,21 @@ impl FromStr for Place {
             "local" => (LOCAL, true),
             url => (url, false),
         };
-        let url = Url::parse(url).map_err(|why| format!("neither ic, nor local, nor a URL: {why}"))?;
+        let url = Url::parse(url).map_err(|_| "neither ic, nor local, nor a URL such as https://icp-api.io")?;
         Ok(Self { url, is_local })
     }
 }
 
+/// Reads the principal of a canister.
+fn canister_id(text: &str) -> Result<Principal, String> {
+    text.parse().map_err(|_| "not the id of a canister, such as um5iw-rqaaa-aaaaq-qaaba-cai".into())
+}
+
 /// Returns the value of an environment variable.
-fn from_env<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>> {
+fn from_env<T>(name: &str, read: fn(&str) -> Result<T, String>) -> Result<Option<T>> {
     let Some(value) = std::env::var(name).ok().filter(|value| !value.is_empty()) else { return Ok(None) };
-    let wrong = |why: T::Err| Exit::error(WRONG_LINE, format!("{name} is {value}: {why}"));
-    value.parse().map(Some).map_err(wrong)
+    let wrong = |why| Exit::error(WRONG_LINE, format!("{name} is {value}: {why}"));
+    read(&value).map(Some).map_err(wrong)
 }
 
 impl NetworkArgs {
@@ -129,11 +134,11 @@ impl NetworkArgs {
     }
 
     fn place(&self) -> Result<Option<Place>> {
-        if self.network.is_some() { Ok(self.network.clone()) } else { from_env("COPPICE_NETWORK") }
+        if self.network.is_some() { Ok(self.network.clone()) } else { from_env("COPPICE_NETWORK", str::parse) }
     }
 
     fn connect_within(&self, query: Duration) -> Result<Client<Network>> {
-        let canister = if self.canister.is_some() { self.canister } else { from_env("COPPICE_CANISTER")? };
+        let canister = if self.canister.is_some() { self.canister } else { from_env("COPPICE_CANISTER", canister_id)? };
         let (Some(Place { url, is_local }), Some(canister)) = (self.place()?, canister) else {
             return Err(Exit::error(WRONG_LINE, UNNAMED));
         };

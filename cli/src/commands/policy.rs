@@ -1,6 +1,6 @@
 //! `coppice policy`.
 
-use crate::client::{CanisterClient, Client, Wait as _};
+use crate::client::{CanisterClient, Client, Wait as _, reached};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::network::NetworkArgs;
 use crate::policy::{all, differences, plan};
@@ -113,11 +113,12 @@ impl From<&ChangeArgs> for PrunePolicyArg {
 /// Prints the policy, or a change of it, and makes the change.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_LINE`] for a change without `--plan` or `--yes` off a terminal; when the canister refuses.
+/// [`Exit`] with [`WRONG_LINE`] for a change without `--plan` or `--yes` off a terminal, or with the code of a canister that does not answer;
+/// when the canister refuses.
 pub fn command(args: &PolicyArgs) -> Result<()> {
     let client = args.network.connect()?;
     let answers = std::io::stdin().is_terminal() && !args.json;
-    policy(args, &client, || if answers { asked() } else { None })
+    reached(policy(args, &client, || if answers { asked() } else { None }))
 }
 
 /// Returns the answer to the question on the terminal.

@@ -1,5 +1,6 @@
 //! `coppice status`.
 
+use crate::client::reached;
 use crate::exit::{Exit, UNHEALTHY};
 use crate::network::NetworkArgs;
 use crate::status::{ask, page};
@@ -31,7 +32,7 @@ pub struct StatusArgs {
 pub fn command(args: &StatusArgs) -> Result<()> {
     let client = args.network.connect()?;
     let transport = client.transport();
-    let seen = ask(&client, transport.canister().to_string(), transport.url().into())?;
+    let seen = reached(ask(&client, transport.canister().to_string(), transport.url()))?;
     if args.json {
         terminal::print(&serde_json::to_string(&seen)?)?;
     } else {

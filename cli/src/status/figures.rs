@@ -1,7 +1,7 @@
 //! Figures of a canister, a line each.
 
 use super::Seen;
-use super::wrap::COLUMNS;
+use super::wrap::{COLUMNS, words};
 use crate::report::count;
 use crate::size::GIB_SECOND;
 use ic_coppice_interface::text::{duration, many};
@@ -10,18 +10,17 @@ use indicatif::BinaryBytes;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
+/// Characters of a figure's name.
+const NAME: usize = 10;
 /// Characters of the bar.
 const BAR: usize = 40;
 
 /// Returns the lines with the figures.
 pub fn lines(seen: &Seen) -> Vec<String> {
     let Seen { prune, storage, .. } = seen;
-    let mut lines = vec![
-        line("head", &head(seen)),
-        line("kept", &kept(prune)),
-        line("backlog", &backlog(prune)),
-        line("exporters", &exporters(seen)),
-    ];
+    let mut lines = vec![line("head", &head(seen)), line("kept", &kept(prune))];
+    lines.extend(wrapped("backlog", &backlog(prune)));
+    lines.push(line("exporters", &exporters(seen)));
     if let (Some(utxo), Some(records)) = (&storage.utxo, &seen.records) {
         let text = format!(
             "{}, {} due at height {}; {} of {}",
@@ -61,8 +60,21 @@ pub fn lines(seen: &Seen) -> Vec<String> {
     lines
 }
 
+/// Returns a figure whose end matters, in at most two lines.
+fn wrapped(name: &str, text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for words in words(text, NAME + 1) {
+        match lines.len() {
+            0 => lines.push(line(name, words.trim_start())),
+            1 => lines.push(line("", words.trim_start())),
+            _ => break,
+        }
+    }
+    lines
+}
+
 fn line(name: &str, text: &str) -> String {
-    let line = format!("{name:<10} {text}");
+    let line = format!("{name:<NAME$} {text}");
     match line.char_indices().nth(COLUMNS) {
         None => line,
         Some(_) => line.chars().take(COLUMNS - 1).chain(['…']).collect(),

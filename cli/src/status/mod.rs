@@ -8,8 +8,8 @@ pub mod figures;
 pub mod page;
 pub mod wrap;
 
-use crate::client::{CanisterClient, Client, Wait, is_passing};
-use crate::exit::{Exit, UNREACHABLE};
+use crate::client::{CanisterClient, Client, Wait};
+use crate::gateway::on_network;
 use anyhow::Result;
 use ic_coppice_interface::{
     BlobDeletionStatus, Config, ExportStatus, Health, PruneStatus, StorageStatus, UtxoPrunerStatus,
@@ -21,8 +21,6 @@ use serde::Serialize;
 pub struct Seen {
     /// The canister's principal.
     pub canister: String,
-    /// The network's URL.
-    pub network: String,
     pub health: Health,
     pub config: Config,
     pub prune: PruneStatus,
@@ -33,25 +31,20 @@ pub struct Seen {
     pub records: Option<UtxoPrunerStatus>,
 }
 
-/// Asks a canister how it is.
+/// Asks a canister on a network how it is. The commands of its problems name the network.
 ///
 /// # Errors
-/// [`Exit`] with [`UNREACHABLE`] if it does not answer.
-pub fn ask(client: &Client<impl CanisterClient>, canister: String, network: String) -> Result<Seen> {
-    let seen = seen(client, canister, network);
-    seen.map_err(|error| match is_passing(&error) {
-        true => Exit::error(UNREACHABLE, crate::exit::why(&error)),
-        false => error,
-    })
-}
-
-fn seen(client: &Client<impl CanisterClient>, canister: String, network: String) -> Result<Seen> {
+/// When it does not answer.
+pub fn ask(client: &Client<impl CanisterClient>, canister: String, network: &str) -> Result<Seen> {
     let storage = client.get_storage_status(None).wait()?;
     let has_records = storage.utxo.is_some();
+    let mut health = client.health().wait()?;
+    for problem in &mut health.problems {
+        problem.action = on_network(&problem.action, network);
+    }
     Ok(Seen {
         canister,
-        network,
-        health: client.health().wait()?,
+        health,
         config: client.get_config().wait()?,
         prune: client.get_prune_status().wait()?,
         export: client.get_export_status().wait()?,

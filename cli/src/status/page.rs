@@ -2,7 +2,6 @@
 
 use super::wrap::{self, COLUMNS};
 use super::{Seen, figures};
-use crate::gateway::on_network;
 use crate::report::moment;
 use crate::terminal::printable;
 use anstyle::{AnsiColor, Style};
@@ -51,7 +50,7 @@ fn verdict(seen: &Seen) -> Vec<Styled> {
     };
     let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
     let (style, text) = match (of(Severity::Critical), of(Severity::Warning)) {
-        (0, 0) if is_new => (NOTICE, "Not set up yet".into()),
+        (0, 0) if is_new => (NOTICE, "Not all is set up".into()),
         (0, 0) => (WELL, "All is well".into()),
         (0, warnings) => (WARNING, needs(warnings, "")),
         (critical, 0) => (CRITICAL, needs(critical, " now")),
@@ -117,7 +116,6 @@ struct Whole {
 impl Whole {
     fn new(seen: &Seen, problem: &Problem) -> Self {
         let plain = |text: &str| wrap::words(text, 2).into_iter().map(|line| (Style::new(), line)).collect();
-        let action = on_network(&problem.action, &seen.network);
         let step = |(text, command): (String, Option<String>)| {
             let command = command.iter().flat_map(|command| wrap::command(command, 4));
             (plain(&text), command.map(|line| (COMMAND, line)).collect())
@@ -125,7 +123,7 @@ impl Whole {
         Self {
             header: header(seen, problem),
             message: plain(&format!("{}.", problem.message)),
-            steps: wrap::action(&action).into_iter().map(step).collect(),
+            steps: wrap::action(&problem.action).into_iter().map(step).collect(),
         }
     }
 

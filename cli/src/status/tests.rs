@@ -33,7 +33,6 @@ fn seen(problems: Vec<Problem>) -> Seen {
     let healthy = problems.iter().all(|problem| problem.severity == Severity::Notice);
     Seen {
         canister: ID.into(),
-        network: "https://icp-api.io/".into(),
         health: Health {
             healthy,
             problems,
@@ -152,6 +151,12 @@ fn page_of_a_healthy_canister_has_the_verdict_first_and_every_figure() {
         assert!(page.contains(figure), "{figure} in\n{page}");
     }
     assert!(!page.contains("cycles") && !page.contains('\x1b'), "{page}");
+    let mut held = seen(Vec::new());
+    held.prune.held_by = Some(HeldBy::Exporter("archive-of-the-explorer-in-the-cellar".into()));
+    let held = self::page(&held, false);
+    fits(&held);
+    let joined = held.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("12 held: exporter archive-of-the-explorer-in-the-cellar exporters"), "{held}");
     let bar = page.lines().find(|line| line.starts_with("kept")).unwrap();
     let (_, bar) = bar.split_once('[').unwrap();
     assert_eq!(bar.split(']').next().unwrap(), "====================            L   H E ");
@@ -254,7 +259,7 @@ fn cycles_are_shown_to_callers_who_may_know_them() {
 }
 
 #[test]
-fn verdict_counts_problems_and_remedies_name_the_network() {
+fn verdict_counts_problems() {
     let (critical, warning) = (Severity::Critical, Severity::Warning);
     let of = |severities: &[Severity]| {
         let problems = severities.iter().map(|&severity| problem(ProblemCode::Damaged, severity, None)).collect();
@@ -265,10 +270,8 @@ fn verdict_counts_problems_and_remedies_name_the_network() {
     assert_eq!(of(&[warning, warning]), "2 things need you");
     assert_eq!(of(&[Severity::Notice]), "All is well");
     let mut seen = seen(vec![problem(ProblemCode::NoPolicy, Severity::Notice, None)]);
-    seen.network = "http://127.0.0.1:8080/".into();
     seen.health.appends_refused = Some("the upload of block 7 is open until it is done or dropped".into());
     let page = page(&seen, false);
-    let expected = "Not set up yet\nAppends are refused: the upload of block 7 is open until it is done or dropped.\nnotice NoPolicy\n";
+    let expected = "Not all is set up\nAppends are refused: the upload of block 7 is open until it is done or dropped.\nnotice NoPolicy\n";
     assert!(page.starts_with(expected), "{page}");
-    assert!(page.contains("icp canister call -n http://127.0.0.1:8080 -k fetch"), "{page}");
 }

@@ -190,7 +190,7 @@ fn index_after_reorg(world: &mut World) -> Run {
 fn get(world: &mut World, kind: &str) -> Run {
     let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000).body([7; 1_000]);
     let block = block.transaction([1; 32], None, &[]).transaction([2; 32], None, &[b"key"]);
-    feed::send(&world.client(), &block.seal().unwrap()).unwrap();
+    feed::send(&world.client(), &[block.seal().unwrap()]).unwrap();
     world.keep();
     let id = "02".repeat(32);
     let what = match kind {

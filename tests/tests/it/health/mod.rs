@@ -97,7 +97,7 @@ fn missing_setup_is_no_problem_and_names_the_commands() {
         }
         health.problems.into_iter().map(|problem| problem.code).collect()
     };
-    let is_new = || page(&coppice).contains("<h1>Not set up yet</h1>");
+    let is_new = || page(&coppice).contains("<h1>Not all is set up</h1>");
     assert_eq!((missing(), is_new()), (["NoProducer", "NoExporter", "NoPolicy"].map(String::from).to_vec(), true));
     assert!(page(&coppice).contains("set_prune_policy &#39;") || page(&coppice).contains("set_prune_policy '"));
     coppice.grant(Who::Rival, Role::UtxoFeeder);

@@ -68,7 +68,7 @@ impl View<'_> {
         };
         let (class, said, sub) = match (critical, warnings) {
             (0, 0) if is_new => {
-                ("new", "Not set up yet".to_string(), "Below is what is missing, and what to type.".into())
+                ("new", "Not all is set up".to_string(), "Below is what is missing, and what to type.".into())
             }
             (0, 0) => ("well", "All is well".to_string(), format!("Nothing needs you. {appends}")),
             (0, _) => (
