@@ -156,7 +156,12 @@ fn page_of_a_healthy_canister_has_the_verdict_first_and_every_figure() {
     let held = self::page(&held, false);
     fits(&held);
     let joined = held.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(joined.contains("12 held: exporter archive-of-the-explorer-in-the-cellar exporters"), "{held}");
+    assert!(
+        joined.contains(
+            "12 held: exporter archive-of-the-explorer-in-the-cellar has not acknowledged the next block exporters"
+        ),
+        "{held}"
+    );
     let bar = page.lines().find(|line| line.starts_with("kept")).unwrap();
     let (_, bar) = bar.split_once('[').unwrap();
     assert_eq!(bar.split(']').next().unwrap(), "====================            L   H E ");
