@@ -13,7 +13,6 @@ use ic_coppice_client::certificate::{self, Vouched};
 use ic_coppice_client::{OverHttp, Reject};
 use ic_coppice_interface::Role;
 use std::cell::RefCell;
-use std::fmt::Display;
 use std::mem::discriminant;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
