@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         let body: Vec<u8> = (0..body).map(|at| (u64::from(at) * 31 + self.salt) as u8).collect();
         let block = Block::new(number, hash, parent, 1_700_000_000 + self.salt).body(body);
         let block = ids.fold(block, |block, id| block.transaction(id, None, &[])).seal().unwrap();
-        feed::send(self.feeder, std::slice::from_ref(&block)).unwrap();
+        self.feeder.send_block(&block).done().unwrap();
         let mut ledger = Ledger::default();
         ledger.record(&block);
         let entry = ledger.entries()[0].clone();
@@ -559,7 +559,7 @@ fn append_with_body(feeder: &Client<Embedded>, at: u16, byte: u8) {
     let hash = |at: u16| feed::sha256(&at.to_le_bytes());
     let (number, parent) = (FIRST + u64::from(at), hash(at.wrapping_sub(1)));
     let block = Block::new(number, hash(at), parent, 1_700_000_000 + u64::from(at)).body([byte; 3_000]);
-    feed::send(feeder, &[block.seal().unwrap()]).unwrap();
+    feeder.send_block(&block.seal().unwrap()).done().unwrap();
 }
 
 /// Makes the replica apply the same lie to every page.

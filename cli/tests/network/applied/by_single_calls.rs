@@ -5,6 +5,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Transaction, TxOut, Txid};
 use coppice_testkit::encodings;
 use coppice_testkit::single_calls::{self, NewRecord, Outcome};
+use ic_coppice_cli::client::Wait as _;
 use ic_coppice_cli::client::{Client, Transport};
 use ic_coppice_cli::feed;
 use ic_coppice_cli::utxo::set::utxo_hash;
@@ -34,7 +35,7 @@ pub fn payload_len(block: &Block) -> usize {
 pub fn replay(client: &Client<impl Transport>, first: u32, blocks: &[Block], form: Form) {
     let mut outputs: HashMap<OutPoint, TxOut> = HashMap::new();
     for (height, block) in (first..).zip(blocks) {
-        feed::send(client, &[payload(height.into(), block)]).unwrap();
+        client.send_block(&payload(height.into(), block)).done().unwrap();
         for transaction in &block.txdata {
             let txid = transaction.compute_txid();
             let of = (0..).zip(&transaction.output);
