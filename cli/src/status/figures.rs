@@ -60,17 +60,10 @@ pub fn lines(seen: &Seen) -> Vec<String> {
     lines
 }
 
-/// Returns a figure whose end matters, in at most two lines.
+/// Returns a figure whose end matters, in at most three lines.
 fn wrapped(name: &str, text: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    for words in words(text, NAME + 1) {
-        match lines.len() {
-            0 => lines.push(line(name, words.trim_start())),
-            1 => lines.push(line("", words.trim_start())),
-            _ => break,
-        }
-    }
-    lines
+    let names = [name, "", ""];
+    names.iter().zip(words(text, NAME + 1)).map(|(name, words)| line(name, words.trim_start())).collect()
 }
 
 fn line(name: &str, text: &str) -> String {
