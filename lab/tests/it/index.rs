@@ -237,7 +237,7 @@ impl Transport for Damaged {
 impl Damaged {
     /// Returns the answer to a call for a page, if the block is damaged.
     fn page(&self, method: &str) -> Option<Vec<u8>> {
-        let error = ExportError::Corrupt { number: 510, why: "damaged".into(), next: None };
+        let error = ExportError::Corrupt { number: 501, why: "damaged".into(), next: None };
         let is_damaged = method == "export_blocks" && self.is_damaged.load(Ordering::Relaxed);
         is_damaged.then(|| candid::encode_one(Err::<ExportPage, _>(error)).unwrap())
     }
@@ -267,18 +267,18 @@ fn failing_indexer_ends_the_run_with_its_error() {
     let mut feeder = Feeder { client: &client.transport().inner, random: Random::new(5), chain: Vec::new() };
     let mut feed = |indexer: &mut LockstepIndexer<Damaged>| {
         feeder.append(10);
-        indexer.appended(10);
+        indexer.appended(1);
         indexer.catch_up()
     };
     let mut indexer = LockstepIndexer::start(&client, Access::volatile(&url), &origin, Tables::NONE).unwrap();
     feed(&mut indexer).unwrap();
-    assert_eq!(indexer.engine().tip(), Some(509));
+    assert_eq!(indexer.engine().tip(), Some(500));
     client.transport().is_damaged.store(true, Ordering::Relaxed);
-    assert!(feed(&mut indexer).unwrap_err().to_string().contains("cannot read block 510"));
+    assert!(feed(&mut indexer).unwrap_err().to_string().contains("cannot read block 501"));
     drop(indexer);
     let again =
         LockstepIndexer::start(&client, Access::volatile(&url), &origin, Tables::NONE).err().unwrap().to_string();
-    assert!(again.contains("10 blocks of another run"), "{again}");
+    assert!(again.contains("1 block of another run"), "{again}");
 }
 
 fn coppice(args: &[&str]) -> Output {
