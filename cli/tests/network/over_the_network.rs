@@ -281,7 +281,7 @@ fn generated_chain_is_indexed_pruned_and_verified_over_the_network() {
     }
     let oldest = chain[129].number;
     let mut random = Random::new(1);
-    let sample = Depth::Sample { per_block: 4, pruned: 4_000, below: &mut |bound| random.below(bound) };
+    let sample = Depth::Sample { per_block: 4, pruned: 400, below: &mut |bound| random.below(bound) };
     let verified = verify(&client, &ledger, oldest, sample).unwrap();
     assert_eq!((verified.blocks, verified.pruned_blocks), (21, 129));
     let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::Headers };

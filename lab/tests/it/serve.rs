@@ -90,9 +90,9 @@ fn each_trouble_is_shown_with_its_problem_and_stays() {
     let verdict = "critical";
     for trouble in [Trouble::Exporter, Trouble::Cycles, Trouble::Upload] {
         let mut demonstration = demonstration();
-        demonstration.pass(4 * HOUR).unwrap();
+        demonstration.pass(HOUR).unwrap();
         trouble.befall(&mut demonstration).unwrap();
-        demonstration.pass(3 * HOUR).unwrap();
+        demonstration.pass(HOUR).unwrap();
         let client = demonstration.client();
         let now = expected(&client);
         let problems = now["problems"].as_array().unwrap();

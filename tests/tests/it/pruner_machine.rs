@@ -64,9 +64,12 @@ fn add(all: &mut Seen, seen: Seen) {
     seen.into_iter().for_each(|(what, times)| *all.entry(what).or_default() += times);
 }
 
+/// Histories that together do everything that is sure.
+const ENOUGH: u32 = 20;
+
 /// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
-    let few = if coppice_ic::chosen() == Backend::Host { 36 } else { 4 };
+    let few = if coppice_ic::chosen() == Backend::Host { ENOUGH } else { 4 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
 }
 
@@ -99,12 +102,12 @@ fn any_history_matches_the_model() {
     if progress {
         eprintln!("{all:#?}");
     }
-    if cases >= 36 {
+    if cases >= ENOUGH {
         check_excuses(&all);
     }
     let enough = |what: &&&str| all.get(**what).is_some_and(|&times| times > 0);
     let expected = SURE.iter().chain(if cases >= 1_000 { &SEEN[..] } else { &[] });
-    let missing: Vec<_> = expected.filter(|what| cases >= 36 && !enough(what)).collect();
+    let missing: Vec<_> = expected.filter(|what| cases >= ENOUGH && !enough(what)).collect();
     assert!(missing.is_empty(), "never: {missing:?} of {all:#?}");
 }
 

@@ -4,4 +4,5 @@ mod docs;
 mod errors;
 mod imports;
 mod other_builds;
+mod targets;
 mod words;
