@@ -65,7 +65,7 @@ fn add(all: &mut Seen, seen: Seen) {
 }
 
 /// Histories that together do everything that is sure.
-const ENOUGH: u32 = 20;
+const ENOUGH: u32 = 36;
 
 /// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
