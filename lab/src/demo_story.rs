@@ -77,10 +77,10 @@ pub fn policy(retain_blocks: u64) -> PrunePolicyArg {
 }
 
 impl Story {
-    /// Begins the story of a chain of `length` blocks. The indexer stops after a quarter of them, for at most three tenths.
+    /// Begins the story of a chain of `length` blocks. The indexer stops after a quarter of them, for at most another quarter.
     pub fn new(length: u64) -> Self {
         let stop = length / 4;
-        Self { steps: Vec::new(), next: Next::First, appended: 0, pause: (stop, stop + length * 3 / 10), pruned: 0 }
+        Self { steps: Vec::new(), next: Next::First, appended: 0, pause: (stop, stop + length / 4), pruned: 0 }
     }
 
     /// Looks at the canister after blocks were appended, and returns whether the indexer runs.

@@ -32,9 +32,6 @@ const EXTERNAL: &str = "demo --utxo --external";
 /// The first call of [`EXTERNAL`].
 const FIRST_EXTERNAL: &str = "grant_role";
 
-/// Blocks of a generated chain, so many that pruning begins behind the indexer.
-const BLOCKS: u64 = 60;
-
 /// Minutes in which a demonstration acknowledges once.
 const MINUTES: u64 = 100;
 
@@ -74,16 +71,14 @@ fn run(world: &World, name: &str) -> Run {
         "demo" => Box::new(move |client| {
             let origin =
                 Origin { canister: canister.to_string(), network: "embedded".into(), payload: Payload::Headers };
-            report::print(&demo::play(client, demo::Plan::new(BLOCKS, None, 1)?, begins_at, &origin)?, true)
+            report::print(&demo::play(client, demo::Plan::new(60, None, 1)?, begins_at, &origin)?, true)
         }),
         "demo --utxo" => Box::new(|client| report::print(&demo_utxo::run(client, 600, Some(RETAINED), 1)?, true)),
         "demo --utxo --external" => Box::new(move |client| {
             report::print(&demo_utxo::run_external(client, canister, 600, Some(RETAINED), 1)?, true)
         }),
         "index" => {
-            let Command::Index(args) =
-                Cli::parse_from(["coppice-lab", "index", "--blocks", &BLOCKS.to_string()]).command
-            else {
+            let Command::Index(args) = Cli::parse_from(["coppice-lab", "index", "--blocks", "150"]).command else {
                 panic!("another command")
             };
             Box::new(move |client| {

@@ -4,5 +4,4 @@ mod docs;
 mod errors;
 mod imports;
 mod other_builds;
-mod targets;
 mod words;
