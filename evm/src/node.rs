@@ -155,7 +155,7 @@ impl Node {
         let answers: Vec<Answer> = match serde_json::from_slice(&bytes) {
             Ok(answers) => answers,
             Err(_) => match serde_json::from_slice::<Answer>(&bytes) {
-                // Of one call, or of the whole batch.
+                // A refusal of one call, or of the whole batch.
                 Ok(Answer { error: Some(refusal), .. }) => bail!(refusal),
                 Ok(answer) => vec![answer],
                 Err(_) => bail!(Foreign { url, status }),
