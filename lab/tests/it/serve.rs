@@ -105,6 +105,12 @@ fn each_trouble_is_shown_with_its_problem_and_stays() {
             let (status, _, page) = ask(&gateway, "GET", "/");
             assert!(status == 200 && page.contains(&format!("data-verdict=\"{verdict}\"")), "{trouble:?}");
         });
+        if let Trouble::Cycles = trouble {
+            client.transport().set_balance(50_000_000_000_000);
+            client.acknowledge_faults(0).done().unwrap();
+            demonstration.pass(HOUR).unwrap();
+            assert_eq!(expected(&client)["verdict"], "well", "cycles that are added stay");
+        }
     }
 }
 

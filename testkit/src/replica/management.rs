@@ -180,7 +180,7 @@ fn install(
     }
 }
 
-/// The reply of `canister_status`. The crate of the management canister's types lacks a setting that icp-cli expects.
+/// The reply of `canister_status`. The crate of the management canister's types lacks settings that icp-cli expects.
 #[derive(CandidType)]
 struct StatusReply {
     status: CanisterStatusType,
@@ -206,6 +206,7 @@ struct StatusSettings {
     minimum_incoming_canister_call_cycles: Nat,
     log_visibility: LogVisibility,
     log_memory_limit: Nat,
+    status_visibility: LogVisibility,
     snapshot_visibility: SnapshotVisibility,
     wasm_memory_limit: Nat,
     wasm_memory_threshold: Nat,
@@ -232,6 +233,7 @@ fn status(host: &Host, canister: Principal, sender: Principal) -> Result<StatusR
             minimum_incoming_canister_call_cycles: none(),
             log_visibility: LogVisibility::Controllers,
             log_memory_limit: none(),
+            status_visibility: LogVisibility::Controllers,
             snapshot_visibility: SnapshotVisibility::Controllers,
             wasm_memory_limit: none(),
             wasm_memory_threshold: none(),

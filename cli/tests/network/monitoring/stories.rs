@@ -153,6 +153,7 @@ impl World {
     fn cycles_are_low(&self) {
         set_liquid(&self.net, LOW);
         let action = self.breaks("CyclesLow", "CoppiceCyclesLow");
+        self.types(section("CoppiceCyclesLow"), "icp canister status");
         self.types(&action, "icp canister top-up");
         self.types(section("CoppiceCyclesLow"), "acknowledge_faults");
         self.heals("CoppiceCyclesLow");
