@@ -73,9 +73,10 @@ impl World {
     /// Runs the command of an action or a page that contains a text, as it is printed.
     fn types(&self, text: &str, part: &str) {
         let id = self.net.canister.to_string();
-        let text = on_network(text, &self.net.gateway.url()).replace(" ID ", &format!(" {id} "));
+        let text = on_network(text, &self.net.gateway.url());
         let command = text.split('`').find(|quoted| quoted.starts_with("icp ") && quoted.contains(part));
-        let command = command.unwrap_or_else(|| panic!("{part}: {text}"));
+        let words = command.unwrap_or_else(|| panic!("{part}: {text}")).split(' ');
+        let command = &words.map(|word| if word == "ID" { &id } else { word }).collect::<Vec<_>>().join(" ");
         let mut shell = self.icp();
         let path = format!("{}:{}", self.icp.parent().unwrap().display(), std::env::var("PATH").unwrap());
         let output = shell.env("PATH", path).args(["-c", command]).output().unwrap();
