@@ -51,7 +51,7 @@ impl Trouble {
             demonstration.step()?;
             let problems = client.health().wait()?.problems;
             if problems.iter().filter_map(Problem::known).any(|code| code == self.problem()) {
-                // Cycles that somebody adds from now on stay.
+                // Cycles that are added from now on stay.
                 demonstration.every_minute(Box::new(|| {}));
                 return Ok(());
             }
