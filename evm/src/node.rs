@@ -33,8 +33,9 @@ pub struct Node {
     waiter: Waiter,
     stop: Stop,
     next: Cell<u64>,
+    /// There was an answer of JSON-RPC.
     has_answered: Cell<bool>,
-    /// Whether several calls go in one request.
+    /// The node takes several calls in one request.
     batches: Cell<bool>,
 }
 

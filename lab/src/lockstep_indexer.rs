@@ -110,7 +110,7 @@ impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
         let progress = Progress::new(what, total);
         let mut ledger = Ledger::default();
         let mut blocks = blocks.into_iter().peekable();
-        while let Some(message) = message(&mut blocks)? {
+        while let Some(message) = next_message(&mut blocks)? {
             let in_chunks = feed::send(self.client, &message)?;
             self.appended(message.len());
             if note(&message, in_chunks)? {
@@ -211,7 +211,7 @@ impl<'a, T: CanisterClient> LockstepIndexer<'a, T> {
 }
 
 /// Returns the next blocks that one message has room for, or a block that needs chunks, or `None` after the last.
-fn message(blocks: &mut Peekable<impl Iterator<Item = Result<AppendBlock>>>) -> Result<Option<Vec<AppendBlock>>> {
+fn next_message(blocks: &mut Peekable<impl Iterator<Item = Result<AppendBlock>>>) -> Result<Option<Vec<AppendBlock>>> {
     let Some(first) = blocks.next().transpose()? else { return Ok(None) };
     let mut room = Room::default();
     let mut has_room = room.takes(&first);

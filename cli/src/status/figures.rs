@@ -60,10 +60,10 @@ pub fn lines(seen: &Seen) -> Vec<String> {
     lines
 }
 
-/// Returns a figure whose end matters, in at most three lines.
+/// Returns a figure whose end matters, whole.
 fn wrapped(name: &str, text: &str) -> Vec<String> {
-    let names = [name, "", ""];
-    names.iter().zip(words(text, NAME + 1)).map(|(name, words)| line(name, words.trim_start())).collect()
+    let lines = words(text, NAME + 1);
+    lines.iter().enumerate().map(|(at, words)| line(if at == 0 { name } else { "" }, words.trim_start())).collect()
 }
 
 fn line(name: &str, text: &str) -> String {

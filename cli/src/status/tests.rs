@@ -152,13 +152,14 @@ fn page_of_a_healthy_canister_has_the_verdict_first_and_every_figure() {
     }
     assert!(!page.contains("cycles") && !page.contains('\x1b'), "{page}");
     let mut held = seen(Vec::new());
-    held.prune.held_by = Some(HeldBy::Exporter("archive-of-the-explorer-in-the-cellar".into()));
+    held.prune.held_by = Some(HeldBy::KeylessExporter("archive-of-the-explorer-in-the-cellar".into()));
     let held = self::page(&held, false);
     fits(&held);
     let joined = held.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         joined.contains(
-            "12 held: exporter archive-of-the-explorer-in-the-cellar has not acknowledged the next block exporters"
+            "12 held: exporter archive-of-the-explorer-in-the-cellar has no key since its role was revoked: an admin registers a principal or \
+                 removes it exporters"
         ),
         "{held}"
     );

@@ -8,6 +8,8 @@ use ic_coppice_host::Host;
 
 /// Bytes of the ledger's id, um5iw-rqaaa-aaaaq-qaaba-cai.
 const ID: [u8; 10] = [0, 0, 0, 0, 0x02, 0x10, 0x00, 0x02, 1, 1];
+/// Most cycles of a withdrawal, so that no balance overflows: a million T.
+const MOST: u128 = 1_000_000_000_000_000_000;
 
 /// Returns the ledger's id.
 pub fn id() -> Principal {
@@ -23,19 +25,22 @@ struct Withdraw {
 #[derive(CandidType)]
 enum WithdrawError {
     InvalidReceiver { receiver: Principal },
+    InsufficientFunds { balance: Nat },
 }
 
-/// Executes a call.
+/// Executes a call. A withdrawal of more than [`MOST`] cycles, or to a canister that the host does not have, is refused as the ledger does.
 pub fn call(host: &Host, method: &str, arg: &[u8]) -> Outcome {
     if method != "withdraw" {
         return Err(rejection(format!("the ledger of cycles of this host has no method {method}")));
     }
     let Withdraw { amount, to } =
         decode_one(arg).map_err(|error| rejection(format!("the argument is invalid: {error}")))?;
-    let answer: Result<Nat, WithdrawError> = match host.canister_info(to) {
-        None => Err(WithdrawError::InvalidReceiver { receiver: to }),
-        Some(_) => {
-            host.add_cycles(to, u128::try_from(amount.0).unwrap_or(u128::MAX / 2));
+    let cycles = u128::try_from(amount.0).ok().filter(|cycles| *cycles <= MOST);
+    let answer: Result<Nat, WithdrawError> = match (host.canister_info(to), cycles) {
+        (None, _) => Err(WithdrawError::InvalidReceiver { receiver: to }),
+        (Some(_), None) => Err(WithdrawError::InsufficientFunds { balance: MOST.into() }),
+        (Some(_), Some(cycles)) => {
+            host.add_cycles(to, cycles);
             Ok(Nat::from(1u8))
         }
     };
@@ -52,10 +57,17 @@ mod tests {
         let host = Host::new();
         let canister = host.create_canister_with_settings(None, None);
         let before = host.cycle_balance(canister);
-        let withdraw = |to| call(&host, "withdraw", &encode_one(Withdraw { amount: 7_000u32.into(), to }).unwrap());
-        assert!(withdraw(canister).is_ok());
+        let withdraw = |to, amount| call(&host, "withdraw", &encode_one(Withdraw { amount, to }).unwrap());
+        assert!(withdraw(canister, Nat::from(7_000u32)).is_ok());
         assert_eq!(host.cycle_balance(canister), before + 7_000);
-        assert!(withdraw(id()).is_ok_and(|answer| answer.windows(10).any(|bytes| bytes == ID)));
+        assert!(withdraw(id(), Nat::from(7_000u32)).is_ok_and(|answer| answer.windows(10).any(|bytes| bytes == ID)));
+        // Whatever a caller names, the balance does not overflow.
+        for amount in [Nat::from(MOST) + 1u8, Nat::from(u128::MAX), Nat::from(u128::MAX) + 1u8] {
+            assert!(withdraw(canister, amount).is_ok());
+        }
+        assert_eq!(host.cycle_balance(canister), before + 7_000);
+        assert!(withdraw(canister, Nat::from(MOST)).is_ok());
+        assert_eq!(host.cycle_balance(canister), before + 7_000 + MOST);
         assert!(call(&host, "icrc1_transfer", &[]).is_err() && call(&host, "withdraw", b"DIDL").is_err());
     }
 }

@@ -176,8 +176,15 @@ fn held_blocks_are_sent_together_after_pruning() {
     assert_eq!(world.produce(), Produced::Held(by.clone()));
     world.submit(b"the next block's").unwrap();
     assert_eq!(world.waiting(), (21, 1));
-    assert_eq!((world.produce(), world.waiting()), (Produced::Held(by), (21, 0)));
+    assert_eq!((world.produce(), world.waiting()), (Produced::Held(by.clone()), (21, 0)));
     assert_eq!(coppice.head(), Some(number - 1));
+    // A little room: the first block goes, the next is held.
+    let status = coppice.anyone().get_prune_status().answer();
+    let marks = status.water_marks.unwrap();
+    let target = u128::from(marks.target) * u128::from(status.capacity_bytes + 90_000) / u128::from(marks.emergency);
+    coppice.set_policy(PrunePolicyArg { target_bytes: Some(target as u64), ..PrunePolicyArg::default() }).unwrap();
+    assert_eq!((world.produce(), world.waiting()), (Produced::Held(by), (1, 0)));
+    assert_eq!(coppice.head(), Some(number));
 
     let head = coppice.anyone().get_head().answer().unwrap();
     coppice.ack(Who::Archive, head.number, &head.hash).unwrap();

@@ -33,7 +33,7 @@ fn cost_of_a_million_blobs_equals_the_docs() {
         let cell = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("{found:?}"));
         let documented: u128 = cell.split(' ').next().unwrap().parse().unwrap();
         assert!(
-            cost.abs_diff(documented) * 10 <= documented,
+            cost.abs_diff(documented) * 20 <= documented,
             "{found:?} G cycles a million blobs, but the page has {documented}"
         );
     }
