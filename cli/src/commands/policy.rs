@@ -9,6 +9,7 @@ use anyhow::Result;
 use ic_coppice_interface::{PrunePolicy, PrunePolicyArg};
 use serde_json::json;
 use std::io::{BufRead as _, IsTerminal as _};
+use std::str::FromStr;
 
 /// Help text after the options.
 const HELP: &str = "\
@@ -43,38 +44,43 @@ pub struct ChangeArgs {
     #[arg(long, value_name = "BOOL")]
     pub pruning_enabled: Option<bool>,
     /// Bytes of the chain at which the capacity trigger aims
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = grouped::<u64>)]
     pub target_bytes: Option<u64>,
     /// Days for which blocks are retained
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u64>)]
     pub retain_days: Option<u64>,
     /// Blocks below the head that are retained
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u64>)]
     pub retain_blocks: Option<u64>,
     /// Headroom below the target, in basis points
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u32>)]
     pub headroom_ratio_bps: Option<u32>,
     /// Emergency watermark, in basis points of the target
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u32>)]
     pub emergency_ratio_bps: Option<u32>,
     /// Seconds within which the daemon handles work that became due
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = grouped::<u64>)]
     pub timer_interval_secs: Option<u64>,
     /// Most ops of a tick
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u64>)]
     pub max_ops_per_tick: Option<u64>,
     /// Most instructions of a tick
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u64>)]
     pub max_instructions_per_tick: Option<u64>,
     /// Blocks below the head that pruning by age keeps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grouped::<u64>)]
     pub min_kept_blocks: Option<u64>,
     /// Seconds without a producer's call after which an index is swept
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = grouped::<u64>)]
     pub pause_after_secs: Option<u64>,
     /// Seconds for which an exporter may hold back due blocks
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = grouped::<u64>)]
     pub max_export_lag_secs: Option<u64>,
+}
+
+/// Returns a number whose digits may be grouped by `_`, as in Candid and in the pages.
+fn grouped<N: FromStr>(text: &str) -> Result<N, N::Err> {
+    text.replace('_', "").parse()
 }
 
 impl From<&ChangeArgs> for PrunePolicyArg {
@@ -191,6 +197,9 @@ mod tests {
             assert_eq!(differs.iter().map(|(name, _)| name).collect::<Vec<_>>(), [name], "{differs:?}");
         }
         assert!(settings.len() > 10);
+        let change = parse(&["--target-bytes", "5_669_650_432"]).unwrap().change;
+        assert_eq!(change.target_bytes, Some(5_669_650_432));
+        assert!(parse(&["--target-bytes", "_"]).is_err());
         assert!(parse(&["--retain-days", "1", "--plan", "--yes"]).is_err());
     }
 }

@@ -145,6 +145,10 @@ impl Chain for Archive<'_, '_> {
         Ok(list(places, limit, |place| *place))
     }
 
+    fn where_pruned(&self) -> Option<&'static str> {
+        None
+    }
+
     fn why_only_newest(&self) -> Option<&'static str> {
         None
     }

@@ -91,6 +91,10 @@ impl<T: Transport> Chain for Canister<'_, T> {
         Ok(List { items, cursor: None })
     }
 
+    fn where_pruned(&self) -> Option<&'static str> {
+        Some(ARCHIVE)
+    }
+
     fn why_only_newest(&self) -> Option<&'static str> {
         Some("a canister finds only the newest block with the transaction; a database of coppice index finds all")
     }
@@ -248,6 +252,14 @@ mod tests {
         }
         let (found, _) = looked_up(&Wanted::Transaction([1; 32]), honest);
         assert!(found.unwrap_err().contains("block 7 has 0 transactions, and none at position 0"));
+    }
+
+    #[test]
+    fn key_without_a_kept_transaction_leads_to_a_database() {
+        let (found, _) = looked_up(&Wanted::Key(b"k".to_vec()), |_, _| {
+            candid::encode_one(Ok::<_, KeyError>(KeyPage { transactions: Vec::new(), cursor: None })).unwrap()
+        });
+        assert_eq!(found.unwrap_err(), format!("no transaction has the key k in a kept block; {ARCHIVE}"));
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub trait Chain {
     /// When the cursor is invalid, or the chain cannot be read.
     fn places(&mut self, id: &[u8; ID], cursor: Option<&str>, limit: u32) -> Result<List<Place>>;
 
+    /// Returns where to look for the transactions of pruned blocks, if the chain has none of these.
+    fn where_pruned(&self) -> Option<&'static str>;
+
     /// Returns the reason why older places of a transaction are not returned, if they are not.
     fn why_only_newest(&self) -> Option<&'static str>;
 

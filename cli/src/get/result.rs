@@ -218,7 +218,8 @@ pub(super) fn with_key(chain: &mut impl Chain, key_bytes: &[u8], order: Order, p
     let list = chain.with_key(key_bytes, page.cursor.as_deref(), page.limit)?;
     let key = shown_key(key_bytes);
     let is_empty = list.items.is_empty() && page.cursor.is_none() && list.cursor.is_none();
-    ensure!(!is_empty, "no transaction has the key {key}{}", mistyped(key_bytes));
+    let of_kept = chain.where_pruned().map_or(String::new(), |archive| format!(" in a kept block; {archive}"));
+    ensure!(!is_empty, "no transaction has the key {key}{of_kept}{}", mistyped(key_bytes));
     let item = |Keyed { place: Place { number, position }, block_hash, id }| Transaction {
         number,
         position,

@@ -54,7 +54,7 @@ pub fn lines(seen: &Seen) -> Vec<String> {
         bytes(storage.reusable_bytes)
     );
     lines.push(line("memory", &memory));
-    lines.extend(cycles(seen).map(|text| line("cycles", &text)));
+    lines.extend(cycles(seen).into_iter().flat_map(|text| wrapped("cycles", &text)));
     let whose = format!("{}, canister {}", seen.health.version, seen.canister);
     lines.push(line("version", &whose));
     lines

@@ -62,7 +62,8 @@ fn verdict(seen: &Seen) -> Vec<Styled> {
     std::iter::once((style, text)).chain(appends).collect()
 }
 
-/// Returns the problems in at most `room` lines: as many as possible with what to do, then others by their name.
+/// Returns the problems in at most `room` lines: the first with what to do, the next ones with their first step as far as the lines reach,
+/// then others by their name.
 fn problems(seen: &Seen, room: usize) -> Vec<Styled> {
     let all = &seen.health.problems;
     let mut lines: Vec<Styled> = Vec::new();
@@ -71,8 +72,12 @@ fn problems(seen: &Seen, room: usize) -> Vec<Styled> {
         // A line is left for the names of the others.
         let free = room.saturating_sub(lines.len() + usize::from(left > 0));
         let whole = Whole::new(seen, problem);
+        // The next problems share the lines: each keeps one at least.
+        let shared = room.saturating_sub(lines.len() + left);
         if number == 0 || whole.len() <= free {
             lines.extend(whole.in_room(free));
+        } else if whole.with_first_step() <= shared {
+            lines.extend(whole.in_room(shared));
         } else if free > 0 {
             lines.extend(header(seen, problem).into_iter().take(1));
         } else {
@@ -130,6 +135,11 @@ impl Whole {
     fn len(&self) -> usize {
         let steps = self.steps.iter().map(|(words, command)| words.len() + command.len());
         self.header.len() + self.message.len() + steps.sum::<usize>()
+    }
+
+    /// Returns the lines that the header and the first step take.
+    fn with_first_step(&self) -> usize {
+        self.header.len() + self.steps.first().map_or(0, |(words, command)| words.len() + command.len())
     }
 
     /// Returns the lines in at most `room` lines. The message goes first, then the last steps, then words of the first step: a command never

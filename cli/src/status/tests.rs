@@ -224,6 +224,16 @@ fn many_problems_with_long_texts_fit_24_lines() {
     }
 }
 
+/// The second problem keeps its first step where the lines do not reach for all of it.
+#[test]
+fn second_problem_without_room_keeps_its_first_step() {
+    let mut second = problem(ProblemCode::ExporterKeyless, Severity::Warning, None);
+    second.message = "some words of it ".repeat(40);
+    let page = page(&seen(vec![problem(ProblemCode::ExportHeld, Severity::Warning, None), second]), false);
+    fits(&page);
+    assert!(page.contains("  Do this for ExporterKeyless.\n    icp canister call"), "{page}");
+}
+
 /// A step that destroys something is shown with its warning, or not at all.
 #[test]
 fn command_is_never_shown_without_the_words_of_its_step() {
@@ -261,6 +271,12 @@ fn cycles_are_shown_to_callers_who_may_know_them() {
     );
     seen.health.cycles = Some(CyclesStatus { liquid: 100_000_000_000, missing: 312_000_000_000 });
     assert!(page(&seen, false).contains("cycles     0.100 T liquid, 0.312 T missing"));
+    // A line of more than 80 columns continues in the next.
+    seen.health.cycles = Some(CyclesStatus { liquid: 3_400_000_000_000_000_000, missing: 0 });
+    let rich = page(&seen, false);
+    fits(&rich);
+    let joined = rich.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("days of storage and timers, without feeding version"), "{rich}");
     fits(&known);
 }
 

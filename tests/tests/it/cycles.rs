@@ -451,7 +451,14 @@ fn health_reports_stopped_timers_after_a_top_up() {
     set_liquid(&coppice, &host, 110 * G);
     coppice.ic.tick();
     assert!(problems(&coppice).contains(&ProblemCode::TimersStopped));
+    let action = || {
+        let problems = coppice.health().problems;
+        let of = |problem: &Problem| problem.known() == Some(ProblemCode::TimersStopped);
+        problems.into_iter().find(of).unwrap().action
+    };
+    assert!(action().contains("icp canister top-up") && action().contains("acknowledge_faults"), "{}", action());
     set_liquid(&coppice, &host, 100 * T);
+    assert!(!action().contains("top-up") && action().contains("acknowledge_faults"), "{}", action());
     for _ in 0..200 {
         coppice.pass(700);
     }

@@ -26,6 +26,8 @@ pub const UTXO_BYTES: Command = call(
 );
 /// A step of several remedies.
 const ACKNOWLEDGE: Command = call("acknowledge_faults", "(#faults#)");
+/// An update that changes nothing; it makes the daemon compare the cycles.
+const UPDATE: Command = call("acknowledge_faults", "(0)");
 /// The error lines of the log.
 const ERRORS: Command = Command::Query("get_logs", "(opt variant { Error }, null, 100)");
 const PRUNER_STATUS: Command = Command::Query("utxo_get_pruner_status", "()");
@@ -62,13 +64,18 @@ pub fn advice(code: ProblemCode) -> (Severity, Action) {
 fn second(code: ProblemCode) -> Option<(&'static str, Command)> {
     use ProblemCode as Code;
     let step = match code {
-        Code::TimersStopped => ("Then send an update, which starts the timers.", call("acknowledge_faults", "(0)")),
+        Code::CyclesLow | Code::TimersStopped => ("Then send an update, which ends the pause.", UPDATE),
         Code::ReservationLimit => RESERVED,
         Code::Damaged | Code::NotRestored => ("Then acknowledge the faults.", ACKNOWLEDGE),
         Code::WorkSkipped => ("After an upgrade to a module without the fault, retry the work.", ACKNOWLEDGE),
         _ => return None,
     };
     Some(step)
+}
+
+/// Returns the remedy for a pause that lasts although there are cycles again.
+pub fn end_pause() -> Action {
+    Action::new("Send an update, which ends the pause.", UPDATE)
 }
 
 /// The second step for a `reserved_cycles_limit` that the platform has.
@@ -274,7 +281,8 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::NoProducer => (
             Notice,
-            "Grant the role BlockProducer to the feeder of blocks, or UtxoFeeder to the feeder of UTXO records.",
+            "Grant the role BlockProducer to the feeder of blocks, here the identity sequencer (icp identity new sequencer), or UtxoFeeder to the \
+             feeder of UTXO records.",
             call(
                 "grant_role",
                 "(record { \"principal\" = principal #principal of sequencer#; role = variant { BlockProducer } })",
@@ -282,7 +290,8 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::NoExporter => (
             Notice,
-            "Register an exporter before a policy prunes blocks; if nothing needs to be copied, set_config with set_up_as_meant = opt true.",
+            "Register an exporter, here the identity indexer (icp identity new indexer), before a policy prunes blocks; if nothing needs to be \
+             copied, set_config with set_up_as_meant = opt true.",
             REGISTER,
         ),
         Code::NoPolicy => (

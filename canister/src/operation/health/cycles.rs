@@ -1,5 +1,6 @@
 //! Findings about cycles.
 
+use super::advice::end_pause;
 use super::finding::{Finding, finding};
 use crate::memory;
 use crate::platform::cycles::{self, Pause};
@@ -34,15 +35,15 @@ fn of_nodes(state: &State, cycles: u128) -> u128 {
 pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (liquid, pause) = (cycles::between_messages(), cycles::pause());
     let low = if liquid < state.config.min_liquid_cycles {
-        Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
+        Some(finding(ProblemCode::CyclesLow, "liquid cycles are below min_liquid_cycles: the pruner is paused"))
     } else if pause == Some(Pause::UntilSafety) {
-        Some(
-            "liquid cycles were below min_liquid_cycles: the pruner is paused until its next check, within ten minutes",
-        )
+        let message =
+            "liquid cycles were below min_liquid_cycles: the pruner is paused until its next check, within ten minutes";
+        Some(finding(ProblemCode::CyclesLow, message).with_action(end_pause()))
     } else {
         None
     };
-    found.extend(low.map(|message| finding(ProblemCode::CyclesLow, message)));
+    found.extend(low);
     if liquid < cycles::feed_min() {
         let message = format!("liquid cycles are below feed_min_liquid_cycles: {FED} are refused");
         found.push(finding(ProblemCode::FeedingRefused, message));
@@ -55,13 +56,15 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         found.push(finding(ProblemCode::UpgradeUnpaid, message));
     }
     let stopped = if !cycles::pay_timers(liquid) {
-        Some("liquid cycles do not pay for timers: no timer runs")
+        Some(finding(ProblemCode::TimersStopped, "liquid cycles do not pay for timers: no timer runs"))
     } else if pause == Some(Pause::UntilACall) {
-        Some("liquid cycles did not pay for timers: no timer runs until a call of a principal with a role starts them")
+        let message =
+            "liquid cycles did not pay for timers: no timer runs until a call of a principal with a role starts them";
+        Some(finding(ProblemCode::TimersStopped, message).with_action(end_pause()))
     } else {
         None
     };
-    found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
+    found.extend(stopped);
     let pages = ahead(state.config.max_stable_pages);
     let mib = (pages * WASM_PAGE) >> 20;
     match memory::growth(|growth| growth.refusal(pages, crate::platform::timer_call_cycles())) {

@@ -26,10 +26,11 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
             format!("Start or repair exporter {name}, which must acknowledge the due blocks."),
             Command::Query("get_export_status", "()"),
         )
-        .then("If it is gone for good, remove it as an admin: blocks that it has not copied are lost.", remove(name)),
+        .then("If its key is lost, revoke it as an admin, which loses no block; then give it a new one.", revoke(name)),
         HeldBy::KeylessExporter(name) => another_key(name),
         HeldBy::NoExporter => Action::new(
-            "Register an exporter; if nothing needs to be copied, set_config with require_export = opt false.",
+            "Register an exporter, here the identity indexer (icp identity new indexer); if nothing needs to be copied, set_config with \
+             require_export = opt false.",
             REGISTER,
         ),
         HeldBy::Disabled => Action::new(
@@ -53,14 +54,22 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     Some(action)
 }
 
-/// Returns the remedy for an exporter without a key. The new key is that of the identity `indexer` of icp-cli.
+/// Returns the remedy for an exporter without a key.
 pub fn another_key(name: &str) -> Action {
     let argument = format!("(record {{ name = \"{name}\"; \"principal\" = principal #principal of indexer# }})");
     Action::new(
-        format!("As an admin, give exporter {name} a new principal."),
+        format!(
+            "As an admin, give exporter {name} a new principal, here that of the identity indexer (icp identity new indexer \
+             makes it)."
+        ),
         Command::call("register_exporter", argument),
     )
     .then("If it is gone for good, remove it: blocks that it has not copied are lost.", remove(name))
+}
+
+fn revoke(name: &str) -> Command {
+    let argument = format!("(record {{ \"principal\" = principal \"#key of {name}#\"; role = variant {{ Exporter }} }})");
+    Command::call("revoke_role", argument)
 }
 
 fn remove(name: &str) -> Command {

@@ -103,11 +103,12 @@ fn missing_cycles_are_named_to_those_who_may_know_them() {
     assert!(wanted > UPGRADE_RESERVE && wanted < 2 * UPGRADE_RESERVE, "{wanted}");
     let missing = wanted - 100_000_000_000;
     assert_eq!(cycles, Some(ic_coppice_interface::CyclesStatus { liquid: 100_000_000_000, missing }));
-    let named = format!("{}.{:03} T cycles are missing.", missing / 1_000_000_000_000, missing / 1_000_000_000 % 1_000);
+    let (tera, milli) = (missing / 1_000_000_000_000, missing / 1_000_000_000 % 1_000);
+    let named = format!("Liquid cycles are {tera}.{milli:03} T below the highest threshold.");
     assert!(action.contains(&named) && action.contains(" --amount 1t "), "{action}");
     let (cycles, action) = of(Principal::anonymous());
     assert!(cycles.is_none() && action.contains("`icp canister status -n ic "), "{action}");
-    assert!(!action.contains("missing") && action.contains(" --amount 1t "), "{action}");
+    assert!(!action.contains("below the highest") && action.contains(" --amount 1t "), "{action}");
 }
 
 #[test]

@@ -30,11 +30,15 @@ fn value(state: &State, name: &str) -> String {
             return hash.as_slice().iter().map(|byte| format!("\\{byte:02x}")).collect();
         }
         "reserved_cycles_limit" => return config.reserved_cycles_limit.saturating_mul(2).to_string(),
-        // An identity of icp-cli: the shell replaces it by its principal.
-        _ => match name.strip_prefix("principal of ") {
-            Some(identity) => return format!("\"'\"$(icp identity principal --identity {identity})\"'\""),
-            None => return records::value(state, name),
-        },
+        _ => {
+            // An identity of icp-cli: the shell replaces it by its principal.
+            if let Some(identity) = name.strip_prefix("principal of ") {
+                return format!("\"'\"$(icp identity principal --identity {identity})\"'\"");
+            }
+            let Some(exporter) = name.strip_prefix("key of ") else { return records::value(state, name) };
+            let bound = state.exporters.bound_of(exporter).and_then(|(principal, _)| principal);
+            return bound.map_or(String::new(), |principal| principal.to_text());
+        }
     };
     number.to_string()
 }
