@@ -24,24 +24,18 @@ mod api;
 pub mod bench;
 mod exports;
 mod host;
-#[cfg(test)]
-mod layouts;
 mod library;
 mod logs;
-#[cfg(test)]
-mod machine;
 mod memory;
 mod operation;
-#[cfg(test)]
-mod persisted;
 mod places;
 mod platform;
 #[doc(hidden)]
 pub mod service;
 mod settings;
-#[cfg(test)]
-mod shared;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use api::access::Inspected;
 #[doc(hidden)]

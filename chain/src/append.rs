@@ -86,7 +86,7 @@ impl ChainStore {
         self.log
             .reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least)
             .map_err(NoMemory::from)?;
-        self.reserve_headers(&draft, &index)?;
+        self.reserve_header_and_references(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let references = index.references();
         let entered = self.metered(references, end, |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
@@ -107,24 +107,32 @@ impl ChainStore {
         }
 
         // From here on the append can no longer be refused.
-        let written = self.log.extend(blobs, self.state.log_end..end, owners::CHAIN).map_err(|error| error.to_string());
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
-        let mut at = start;
-        let written =
-            segments.map(|bytes| bytes.as_slice()).into_iter().chain(links).fold(written, |written, bytes| {
-                let written =
-                    written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|error| error.to_string()));
-                at += bytes.len() as u64;
-                written
-            });
-        if let Err(why) = written {
+        let payload = segments.map(|bytes| bytes.as_slice()).into_iter().chain(links);
+        if let Err(why) = self.write_payload(blobs, start, end, payload) {
             Ic::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
         }
         self.state.log_end = end;
         self.settle_replaced(&entered);
         self.commit(&draft, meta);
         Ok(Fit::Kept)
+    }
+
+    /// Writes segments and links to the log, one after the other from `at` on; `end` is the end of the log afterwards.
+    fn write_payload<'a>(
+        &mut self,
+        blobs: &mut BlobStore,
+        mut at: u64,
+        end: u64,
+        payload: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), String> {
+        self.log.extend(blobs, self.state.log_end..end, owners::CHAIN).map_err(|why| why.to_string())?;
+        for bytes in payload {
+            self.log.write(blobs, at, bytes).map_err(|why| why.to_string())?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
     }
 
     /// Index after the last blob of a log that reaches to `end`.
@@ -207,7 +215,7 @@ impl ChainStore {
     }
 
     /// Reserves memory for the block's header and its entries in both tables.
-    pub(super) fn reserve_headers(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
+    pub(super) fn reserve_header_and_references(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
         self.headers.reserve(draft.number, oldest).map_err(NoMemory::from)?;
         self.index.reserve(u64::from(index.transactions())).map_err(NoMemory::from)?;

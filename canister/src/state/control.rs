@@ -188,7 +188,7 @@ impl State {
         })
     }
 
-    /// Records that an operator has seen the first `up_to` faults and the counts of applying, and retries quarantined work.
+    /// Records that an operator has seen the first `up_to` faults and the counts of applying, and retries skipped work.
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| named(state.pruner.shown_faults());
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {

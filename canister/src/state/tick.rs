@@ -1,4 +1,4 @@
-//! A tick for blocks:
+//! Tick for blocks, the work of one of the daemon's duties (`operation/daemon/blocks.rs`):
 //!
 //! 1. [`Turns`](ic_coppice_storage::turns::Turns) name the message's work, so that pieces that trap are skipped.
 //! 2. One piece of begun work is done: an upload that has expired, blobs in quarantine, an interrupted rollback or reset.

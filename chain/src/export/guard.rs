@@ -1,5 +1,5 @@
-//! Export guard: the block that pruning must not pass. `pruning/constraints.rs` joins the guard with the other limits, and `pruning/due.rs`
-//! applies it.
+//! Export guard: the block that pruning must not pass. [`Guard::limit`] checks it whenever blocks are due; `pruning/run.rs` removes no block
+//! above that limit. `pruning/constraints.rs` joins the exporters' guard with those of applying and of stopped deletions.
 
 use super::exporters::Exporters;
 use ic_coppice_interface::HeldBy;
@@ -16,6 +16,17 @@ pub struct Guard {
 /// Returns whether the guard holds pruning back: an exporter, the lack of one, or the UTXO records.
 pub fn is_of_guard(held_by: &HeldBy) -> bool {
     matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter | HeldBy::UtxoApply)
+}
+
+impl Guard {
+    /// Returns the first block that must stay although blocks below `target` are due, and what holds it: `target` and `None` if the guard holds
+    /// no due block.
+    pub fn limit(guard: Option<&Self>, target: u64) -> (u64, Option<HeldBy>) {
+        match guard {
+            Some(guard) if guard.before < target => (guard.before, Some(guard.held_by.clone())),
+            _ => (target, None),
+        }
+    }
 }
 
 impl Exporters {

@@ -23,7 +23,7 @@ pub struct Due {
     pub reason: PruneReason,
     /// Blocks below this number are due.
     pub target: u64,
-    /// Blocks below this number may be pruned, as far as the export guard allows.
+    /// Blocks below this number may be pruned: the guard holds those from here on.
     pub before: u64,
     /// The holder of the blocks from `before` to `target`, if any.
     pub held_by: Option<HeldBy>,
@@ -58,8 +58,7 @@ pub fn due_and_floor(
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
     // A trigger would take more, and the floor keeps it.
     let floor_holds = aged > target || too_few && target <= last.max(oldest);
-    let guard = guard.filter(|guard| guard.before < target);
-    let (before, held_by) = guard.map_or((target, None), |guard| (guard.before, Some(guard.held_by.clone())));
+    let (before, held_by) = Guard::limit(guard, target);
     let due = (target > oldest).then_some(Due { reason, target, before, held_by });
     (due, floor_holds.then_some(target.max(oldest)))
 }

@@ -58,7 +58,7 @@ impl ChainStore {
                     self.touch_upload(now);
                     return Ok(Commit::HasMore { entered: 0, of: index.references() });
                 }
-                self.reserve_headers(draft, &index)?;
+                self.reserve_header_and_references(draft, &index)?;
                 let log_end = self.upload_blobs(&upload).end;
                 let transit = Transit { way: Way::Entering, number: draft.number, ids: 0, keys: 0, log_end };
                 (transit, self.meta_of(draft, &index, now))

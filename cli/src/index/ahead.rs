@@ -1,4 +1,5 @@
-//! Leaves of the blocks that come next, 32 bytes each: the headers are pulled first, and prove the payload that is pulled after them.
+//! Leaves of the blocks that come next, 32 bytes each: the headers are pulled first, and prove the payload that is pulled after them. A block
+//! that differs is a lie of its replica ([`Proved::check`]).
 //!
 //! ```text
 //!   stored rows │ proved leaves        │ leaves that no certificate has reached yet
@@ -7,7 +8,7 @@
 //! A run of leaves is proved when the seal after it is certified, because no other run leads to that seal. So it does not matter which
 //! replicas sent the headers. If the seals differ, the newest pages of headers are pulled again, twice as many each time.
 
-use super::header::{Header, Misfit};
+use super::header::{Header, Refuted};
 use anyhow::{Result, bail, ensure};
 use ic_coppice_interface::BlockHeader;
 use ic_coppice_interface::seals::{FIRST, Seal, seal};
@@ -67,17 +68,17 @@ impl Proved<'_> {
     /// Returns the seal of the next block if a header is that block's.
     ///
     /// # Errors
-    /// [`Misfit`] if it is not.
+    /// [`Refuted`] if it is not.
     pub fn check(&self, header: &Header) -> Result<Seal> {
-        let misfit = |why: &str| Misfit(format!("block {}: {why}", header.number));
-        ensure!(header.number == self.at.number, misfit(&format!("block {} comes next", self.at.number)));
+        let refuted = |why: &str| Refuted(format!("block {}: {why}", header.number));
+        ensure!(header.number == self.at.number, refuted(&format!("block {} comes next", self.at.number)));
         if let (Some((own, seal)), 0) = (&self.ahead.alone, self.passed) {
-            ensure!(own == header, misfit("the subnet has another header"));
+            ensure!(own == header, refuted("the subnet has another header"));
             return Ok(*seal);
         }
         match self.ahead.leaves.get(self.passed) {
             Some(leaf) if *leaf == header.leaf()? => Ok(seal(&self.at.before, leaf)),
-            _ => bail!(misfit("its header is not the proved one")),
+            _ => bail!(refuted("its header is not the proved one")),
         }
     }
 
@@ -195,7 +196,7 @@ impl Ahead {
     /// Takes the next headers, all or none of them.
     ///
     /// # Errors
-    /// [`Misfit`] if they do not follow each other, or a seal is wrong.
+    /// [`Refuted`] if they do not follow each other, or a seal is wrong.
     pub fn take(&mut self, headers: &[BlockHeader]) -> Result<()> {
         let (before, count) = (self.next.clone(), self.leaves.len());
         let taken = headers.iter().try_for_each(|header| self.push(header));
@@ -215,14 +216,14 @@ impl Ahead {
     fn push(&mut self, handed_out: &BlockHeader) -> Result<()> {
         let expected = self.next.number;
         let found = handed_out.number;
-        ensure!(found == expected, Misfit(format!("the header of block {found} came instead of block {expected}'s")));
-        let after_it = found.checked_add(1).ok_or_else(|| Misfit("no block follows the largest number".into()))?;
+        ensure!(found == expected, Refuted(format!("the header of block {found} came instead of block {expected}'s")));
+        let after_it = found.checked_add(1).ok_or_else(|| Refuted("no block follows the largest number".into()))?;
         let header = Header::of(handed_out, self.next.parent.as_deref())?;
         let leaf = header.leaf()?;
         let after = seal(&self.next.before, &leaf);
         ensure!(
             *handed_out.seal == after,
-            Misfit(format!("the seal of block {found} does not follow from the seal before it"))
+            Refuted(format!("the seal of block {found} does not follow from the seal before it"))
         );
         self.leaves.push_back(leaf);
         self.next = Place { number: after_it, before: after, parent: Some(header.hash) };

@@ -2,7 +2,7 @@
 //!
 //! This module neither uses a database nor hashes.
 
-use super::header::{Header, Misfit, SEGMENTS};
+use super::header::{Header, Refuted, SEGMENTS};
 use anyhow::{Result, bail, ensure};
 use ic_coppice_interface::seals::Seal;
 use ic_coppice_interface::{ExportChunk, ExportCursor};
@@ -41,7 +41,7 @@ impl Incomplete {
     /// Takes the next chunks.
     ///
     /// # Errors
-    /// [`Misfit`] if a chunk is not the next one. The block must not be used after an error.
+    /// [`Refuted`] if a chunk is not the next one. The block must not be used after an error.
     pub fn take(&mut self, chunks: &[ExportChunk]) -> Result<()> {
         chunks.iter().try_for_each(|chunk| self.take_one(chunk))
     }
@@ -52,27 +52,27 @@ impl Incomplete {
         let is_parent = parent.is_none() || parent == header.parent_hash.as_deref();
         let same = (number, chunk.hash.as_slice(), chunk.timestamp_secs)
             == (header.number, &*header.hash, header.timestamp_secs);
-        ensure!(same && is_parent, Misfit(format!("a chunk of block {number} is not of block {}", header.number)));
+        ensure!(same && is_parent, Refuted(format!("a chunk of block {number} is not of block {}", header.number)));
         ensure!(
             (segment, chunk.offset) == (self.segment, self.received),
-            Misfit(format!(
+            Refuted(format!(
                 "block {number}: a chunk starts at byte {} of segment {segment}, but byte {} of segment {} comes next",
                 chunk.offset, self.received, self.segment
             ))
         );
         let Some(declared) = header.segments.get(usize::from(segment)) else {
-            bail!(Misfit(format!("block {number}: there is no segment {segment}")));
+            bail!(Refuted(format!("block {number}: there is no segment {segment}")));
         };
         let total = u64::from(declared.length);
         ensure!(
             (chunk.total, chunk.sha256.as_slice()) == (total, &declared.sha256[..]),
-            Misfit(format!("block {number}: segment {segment} has another length or digest"))
+            Refuted(format!("block {number}: segment {segment} has another length or digest"))
         );
         let end = chunk.offset.saturating_add(chunk.bytes.len() as u64);
-        ensure!(end <= total, Misfit(format!("block {number}: segment {segment} has {total} bytes, but {end} came")));
+        ensure!(end <= total, Refuted(format!("block {number}: segment {segment} has {total} bytes, but {end} came")));
         ensure!(
             !chunk.bytes.is_empty() || total == 0,
-            Misfit(format!("block {number}: an empty chunk of segment {segment}, which has {total} bytes"))
+            Refuted(format!("block {number}: an empty chunk of segment {segment}, which has {total} bytes"))
         );
         (self.segment, self.received) = if end == total { (segment + 1, 0) } else { (segment, end) };
         Ok(())
@@ -174,7 +174,7 @@ mod tests {
             (ExportChunk { sha256: ByteBuf::from([0; 4]), ..good() }, "another length or digest"),
         ] {
             let found = begun().take(&[wrong]).unwrap_err();
-            assert!(found.is::<Misfit>() && found.to_string().contains(why), "{found} instead of {why}");
+            assert!(found.is::<Refuted>() && found.to_string().contains(why), "{found} instead of {why}");
         }
         let mut whole = begun();
         whole.take(&[good(), chunk(1, 0, b""), chunk(2, 0, b"id")]).unwrap();

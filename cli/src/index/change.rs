@@ -6,7 +6,7 @@
 
 use super::assemble::Incomplete;
 use super::database::{Tx, Value};
-use super::header::{Header, Misfit, SEGMENTS};
+use super::header::{Header, Refuted, SEGMENTS};
 use super::origin::Payload;
 use super::schema::INLINE;
 use super::tables::{Tables, Through};
@@ -325,7 +325,7 @@ impl<'a, 'b> Change<'a, 'b> {
 
 /// Converts a number to the integer type of databases.
 pub(super) fn int(number: u64) -> Result<i64> {
-    i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
+    i64::try_from(number).map_err(|_| Refuted(format!("{number} has more than 63 bits")).into())
 }
 
 fn check(header: &Header, segment: u8, found: &[u8]) -> Result<()> {

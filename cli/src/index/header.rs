@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Segments of a block: body, receipts, index.
 pub const SEGMENTS: usize = 3;
 
-/// An answer that is not the next part of the chain, or that no canister gives.
+/// Reason why an answer is a lie: it is not the next part of the chain, or no canister gives it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Misfit(pub String);
+pub struct Refuted(pub String);
 
 /// The length and digest of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Declared {
 impl Declared {
     fn new(number: u64, length: u64, sha256: &[u8]) -> Result<Self> {
         let (Ok(length), Ok(sha256)) = (u32::try_from(length), sha256.try_into()) else {
-            bail!(Misfit(format!(
+            bail!(Refuted(format!(
                 "block {number}: a segment of {length} bytes has a digest of {} bytes",
                 sha256.len()
             )));
@@ -51,7 +51,7 @@ impl Header {
     /// Reads a header that a canister has handed out. `parent` is the previous block's hash if it is known: the canister may have lost it.
     ///
     /// # Errors
-    /// [`Misfit`] if a length or a digest is impossible, or if the block has another parent.
+    /// [`Refuted`] if a length or a digest is impossible, or if the block has another parent.
     pub fn of(header: &BlockHeader, parent: Option<&[u8]>) -> Result<Self> {
         let (number, [body, receipts, index]) = (header.number, header.lengths.each());
         let [of_body, of_receipts, of_index] = header.sha256.each();
@@ -86,7 +86,7 @@ impl Header {
     fn after(mut self, parent: Option<&[u8]>) -> Result<Self> {
         let Some(parent) = parent else { return Ok(self) };
         let is_same = self.parent_hash.as_ref().is_none_or(|declared| declared == parent);
-        ensure!(is_same, Misfit(format!("block {} has a parent other than the block before it", self.number)));
+        ensure!(is_same, Refuted(format!("block {} has a parent other than the block before it", self.number)));
         self.parent_hash = Some(parent.to_vec());
         Ok(self)
     }
@@ -94,10 +94,10 @@ impl Header {
     /// Returns the leaf of the block.
     ///
     /// # Errors
-    /// [`Misfit`] if the parent is unknown, or a hash is longer than any canister accepts.
+    /// [`Refuted`] if the parent is unknown, or a hash is longer than any canister accepts.
     pub fn leaf(&self) -> Result<Seal> {
         let Some(parent_hash) = &self.parent_hash else {
-            bail!(Misfit(format!("block {} lacks its parent's hash", self.number)));
+            bail!(Refuted(format!("block {} lacks its parent's hash", self.number)));
         };
         let leaf = Leaf {
             number: self.number,
@@ -107,7 +107,7 @@ impl Header {
             parent_hash,
             sha256: &self.segments.each_ref().map(|segment| segment.sha256),
         };
-        let why = || Misfit(format!("block {} has a hash of more than 32 bytes", self.number));
+        let why = || Refuted(format!("block {} has a hash of more than 32 bytes", self.number));
         leaf.digest().ok_or_else(|| why().into())
     }
 

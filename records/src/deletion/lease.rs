@@ -1,5 +1,6 @@
 //! Lease: its holder, rows and expiry, and the layout of the slot of all leases. `token.rs` has the token, `ring.rs` the rows, `leases.rs`
-//! the table of leases, `ends.rs` the *ends* of the last leases, which repeat the replies to their holders, and `acquire.rs` the operations.
+//! the table of leases, `ends.rs` the *ends* of the last leases, which repeat the replies to their holders, `acquire.rs` the operations,
+//! `expire.rs` the end.
 //!
 //! ```text
 //! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64: skipped rows, then rows done already
@@ -17,8 +18,8 @@
 //!      ─ is completed, some unknown ───▶ Completed: these rows stay ─ expires ─▶ Over
 //!      ─ it is ended, or all are ──────▶ Ended: all rows stay ─ expires, within a quarter of its length ─▶ Over
 //! ```
-//! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the first lease, so a canister without
-//! leases has no such slot.
+//! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the queue, because a worker that
+//! deletes blobs frees memory, and must not need any.
 
 use super::row::Row;
 use super::token::Token;

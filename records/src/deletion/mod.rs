@@ -25,7 +25,7 @@
 //! ```
 //! **One message.** The canister (`canister/src/api/endpoints/deletion.rs`) calls a method of [`DeletionQueue`], which calls `message`:
 //!
-//! 1. `Ages::advance` begins a half hour. `Store::notice` processes the passage of time, within a share of the budget: leases that have expired
+//! 1. `Ages::advance` begins a half hour. `Store::expire` processes the passage of time, within a share of the budget: leases that have expired
 //!    are over at once, and their rows return to their lanes one by one, as do rows whose back-off has ended.
 //! 2. The operation runs on the `Store`.
 //! 3. `Store::bound_dead` drops dead-letter rows above the limit, and `Store::write` writes what has changed of header, lanes, ages and leases.
@@ -38,7 +38,8 @@
 //! - `row`, `lane`, `lease`, `header`, `ages`: what is stored; `token`, `ring`, `leases`, `ends`: parts of a lease, and the table of leases. This
 //!   file moves rows and runs messages.
 //! - `schedule`: rows come, are cancelled, and are held by records.
-//! - `acquire`: leases begin, are extended, expire and end (`Store::end`); the passage of time.
+//! - `acquire`: leases begin, are extended, and are ended by their holder or an operator. `expire`: leases expire and end (`Store::end`); the
+//!   passage of time.
 //! - `complete`: workers report rows. `reported`: the same while deletions are stopped. `retry`: dead-letter rows come back, or are dropped.
 //! - `list`: queries. `answer`: results and checks of arguments.
 //!
@@ -49,6 +50,7 @@ mod ages;
 mod answer;
 mod complete;
 mod ends;
+mod expire;
 mod header;
 mod lane;
 mod lease;
@@ -209,7 +211,7 @@ impl DeletionQueue {
         let most = self.limits.dead;
         let message = |store: &mut Store| {
             store.ages.advance(now_ns);
-            store.notice(now_ns, &mut meter);
+            store.expire(now_ns, &mut meter);
             let result = run(store);
             store.bound_dead(most, row_meter(SHARE_INSTRUCTIONS, MOST_PAGES));
             result

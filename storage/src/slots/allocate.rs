@@ -2,7 +2,7 @@
 
 use super::chunk::{FREE, Line, USED, slot_at};
 use super::class::{CLASSES, HEAD, LARGE, class_for, granules_for, granules_of, size_of, slots_of};
-use super::name::name_of;
+use super::id::id_of;
 use super::reserved::Reserved;
 use super::{SlotId, Slots};
 use crate::arena::GRANULE;
@@ -38,7 +38,7 @@ impl<P: Platform> Slots<P> {
         promised.set(promised.get().saturating_sub(1));
         let at = slot_at(class, granule, index);
         self.put(at, &[class as u8, USED, 0, 0]);
-        Ok(name_of(at))
+        Ok(id_of(at))
     }
 
     /// Allocates a slot with granules of its own.
@@ -53,7 +53,7 @@ impl<P: Platform> Slots<P> {
         self.save_list(LARGE);
         let at = granule.wrapping_mul(GRANULE);
         self.put(at, &[LARGE as u8, USED, 0, 0]);
-        Ok(name_of(at))
+        Ok(id_of(at))
     }
 
     /// Frees a slot.

@@ -14,7 +14,7 @@
 //!          a slot's id is its offset in the arena / 128 + 1: 32 bits reach 512 GiB
 //! slot:  0 class u8   1 state u8 (0xA5 used, 0x5A free)   2 reserved u16   4 next free slot of the chunk + 1 u32   8 the owner's bytes
 //! ```
-//! A chunk's data lie beside the arena's entries (`chunk`); the space has only the header (`header`). Names are checked in `name`.
+//! A chunk's data lie beside the arena's entries (`chunk`); the space has only the header (`header`). Ids are checked in `id`.
 //!
 //! **Journal.** Between [`Slots::begin`] and [`Slots::commit`] the bytes that writes replace are kept on the heap, so that a long operation
 //! that fails in its middle can be [undone](Slots::undo) completely, and return an error instead of trapping.
@@ -28,7 +28,6 @@ mod id;
 mod journal;
 mod kinds;
 mod leaves;
-mod name;
 pub mod radix;
 mod reserved;
 pub mod rings;
@@ -182,7 +181,7 @@ impl<P: Platform> Slots<P> {
         self.arena.payload().read_onto(out, Self::address(slot, at), len);
     }
 
-    /// Returns the slots that follow each other from `first` on, each of which has the next one's name at `at`. A chain ends at a name that is
+    /// Returns the slots that follow each other from `first` on, each of which has the next one's id at `at`. A chain ends at an id that is
     /// no slot's, and a ring before its first slot. A damaged chain that returns to another slot has no end: the message
     /// traps at its limit, and changes nothing.
     #[inline]

@@ -1,4 +1,4 @@
-//! Draws the hash key, without which nothing is entered. `init` cannot call, so a one-shot asks for the key right after the installation.
+//! Draw of the hash key, without which nothing is entered. `init` cannot call, so a one-shot asks for the key right after the installation.
 //!
 //! A draw that is rejected or malformed is repeated after `RETRY_SECS`. A reply that is lost, for example by an upgrade, is noticed by the
 //! hooks and by the safety timer. The first key that is stored stays, whatever replies come later.

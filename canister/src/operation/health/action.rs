@@ -1,4 +1,4 @@
-//! Remedies for problems: sentences, each with a command that can be copied and run.
+//! Types of a remedy: sentences, each with a command of icp-cli.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Severity and remedy of each problem code.
+//! Table of problem codes: the severity and the remedy of each.
 
 use super::action::{Action, Command};
 use ic_coppice_interface::{ProblemCode, Severity};

@@ -2,6 +2,9 @@
 //!
 //! Each call checks all conditions anew. Samples (`sampling`) record since when a problem lasts, unless the finding knows its start time.
 //! Problem texts name no balance, because all callers may read them.
+//!
+//! - `finding`: a condition that holds. `blocks`, `cycles`, `head`, `memory`, `records/`: the checks. `causes`: the order.
+//! - `action`: types of remedies. `advice`: the remedy of each code. `sentences`: that of each holder of pruning. `values`, `say`: the text.
 
 mod action;
 mod advice;

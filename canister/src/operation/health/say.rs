@@ -1,4 +1,4 @@
-//! Text of a remedy: its sentences, each with a command that can be copied and run.
+//! Remedy as one text, with this canister's values in its commands, so that each can be copied and run.
 
 use super::action::{Action, Command};
 use super::cycles::wanted;

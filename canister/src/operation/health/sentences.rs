@@ -1,4 +1,4 @@
-//! Sentences and remedies for the holders of pruning and for refusals.
+//! Holders of pruning: what each is called, and its remedy.
 
 use super::action::{Action, Command};
 use super::advice::REGISTER;

@@ -1,4 +1,4 @@
-//! Certificates: each one decides what comes next.
+//! Certificates of the chain's tip: fetches and verifies one, and decides by it what comes next.
 
 use super::trust::Counts;
 use super::{Engine, Task};

@@ -225,7 +225,7 @@ impl<'a, T: CanisterClient, C: Checkpoint> Engine<'a, T, C> {
         if self.is_behind_with_acks() { Task::Acknowledge } else { Task::Certify }
     }
 
-    /// Counts an answer that a certificate, a seal or a digest refutes, and names it.
+    /// Counts a lie, an answer that a certificate, a seal or a digest refutes, and names it.
     fn refuted(&mut self, why: &str) -> Event {
         self.figures.refuted += 1;
         Event::Behind(format!("an answer of a replica does not hold: {why}"))

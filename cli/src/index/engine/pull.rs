@@ -1,10 +1,11 @@
-//! Pages of proved blocks: each block must fit its header, and each segment its digest.
+//! Pages of proved blocks. A page is a lie if a block does not fit its proved header ([`Proved::check`](crate::index::ahead::Proved::check)), or a
+//! segment its digest: `refuted_page`.
 
 use super::{Engine, Task};
 use crate::client::{CanisterClient, Wait, is_rejected, may_pass};
 use crate::index::assemble::{Incomplete, Position};
 use crate::index::change::{Change, Damaged, PRUNED};
-use crate::index::header::{Header, Misfit};
+use crate::index::header::{Header, Refuted};
 use crate::index::steps::{Checkpoint, Event, Figures, Step};
 use anyhow::{Result, bail, ensure};
 use ic_coppice_interface::{ExportChunk, ExportError, ExportPage};
@@ -72,14 +73,14 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
             return Ok(self.without_page(&format!("a replica has not reached block {number}")));
         };
         if first.number != number {
-            return Ok(self.misfit(&format!("block {} came instead of block {number}", first.number)));
+            return Ok(self.refuted_page(&format!("block {} came instead of block {number}", first.number)));
         }
         let is_whole = last.segment == 2 && last.offset.saturating_add(last.bytes.len() as u64) >= last.total;
         if !is_whole {
             let bytes: u64 = page.chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
             let least = if most == 0 { LEAST } else { most.min(LEAST) };
             if bytes < least {
-                return Ok(self.misfit(&format!("a page of {bytes} bytes ends within block {}", last.number)));
+                return Ok(self.refuted_page(&format!("a page of {bytes} bytes ends within block {}", last.number)));
             }
             // A long block is refused before its end if its header is known.
             let (first, number) = (self.at.block.as_ref().map(|block| block.header.number), last.number);
@@ -116,7 +117,7 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
                 self.task = Task::Pull;
                 Ok(Event::Went)
             }
-            Err(why) => Ok(self.misfit(&why.to_string())),
+            Err(why) => Ok(self.refuted_page(&why.to_string())),
         }
     }
 
@@ -126,8 +127,8 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
         Event::Behind(why.into())
     }
 
-    /// Handles a page that does not fit: the next block is asked for again, alone.
-    fn misfit(&mut self, why: &str) -> Event {
+    /// Handles a page that is a lie: the next block is asked for again, alone.
+    fn refuted_page(&mut self, why: &str) -> Event {
         self.misses.alone = Some((self.ahead.from(), None));
         self.trust.doubt();
         let refuted = self.refuted(why);
@@ -139,7 +140,7 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
     /// Verifies and stores a page.
     fn store_page(&mut self, page: &ExportPage) -> Result<Event> {
         match self.write_page(page) {
-            Err(error) if error.is::<Misfit>() => Ok(self.misfit(&error.to_string())),
+            Err(error) if error.is::<Refuted>() => Ok(self.refuted_page(&error.to_string())),
             result => result,
         }
     }
@@ -167,7 +168,7 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
                             Some(header) => Some(header.clone()),
                             None => Header::of_chunks(chunks, proved.parent())?,
                         };
-                        let Some(header) = header else { bail!(Misfit(format!("block {number} lacks a segment"))) };
+                        let Some(header) = header else { bail!(Refuted(format!("block {number} lacks a segment"))) };
                         let seal = proved.check(&header)?;
                         Incomplete::begin(header, seal)
                     }
@@ -250,7 +251,7 @@ impl<T: CanisterClient, C: Checkpoint> Engine<'_, T, C> {
             times < MISSES,
             "block {number} has missed its proved digest {MISSES} times: its producer declared a wrong digest, or replicas lie: {text}"
         );
-        Ok(self.misfit(text))
+        Ok(self.refuted_page(text))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names and links that are wrong are found, and nothing behind them is trusted.
+//! Ids and links that are wrong are found, and nothing behind them is trusted.
 
 use super::*;
 

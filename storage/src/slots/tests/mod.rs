@@ -104,7 +104,7 @@ fn freeing_a_slot_of_a_chunk_that_was_given_back_traps() {
     slots.free(a);
 }
 
-/// Names of slots reach the end of the largest arena.
+/// Ids of slots reach the end of the largest arena.
 #[test]
 fn names_reach_500_gib() {
     let mut slots = fresh();

@@ -1,4 +1,4 @@
-//! Caps, with the default class of the log: in whatever order blocks and records come and go, the chain reaches its target and
+//! Tests of caps, with the default class of the log: in whatever order blocks and records come and go, the chain reaches its target and
 //! records their cap, and at most a tenth of either is lost to pieces.
 
 use super::*;

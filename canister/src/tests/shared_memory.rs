@@ -1,4 +1,4 @@
-//! Blocks and UTXO records use the same memory: each store's freed memory serves the other.
+//! Tests that blocks and UTXO records use the same memory: each store's freed memory serves the other.
 
 mod caps;
 
