@@ -84,7 +84,7 @@ macro_rules! methods {
             query utxo_get, query utxo_get_transaction, query utxo_get_spend, query utxo_list_unmined,
             update utxo_notify_block_persisted, update utxo_notify_block, update utxo_set_block_assembly_state,
             update utxo_prune, update utxo_set_heights, update utxo_cancel_prune_job, update utxo_set_pruner_settings,
-            update utxo_set_aside, query utxo_get_pruner_status, query utxo_list_prune_jobs,
+            update utxo_skip_record, query utxo_get_pruner_status, query utxo_list_prune_jobs,
             query get_pending_blob_deletions, update complete_blob_deletions, update retry_blob_deletions,
             update end_blob_deletion_leases, update schedule_blob_deletion, update cancel_blob_deletion,
             query list_blob_deletions, update remove_blob_deletion, update increment_blob_deletion_retry,

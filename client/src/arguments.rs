@@ -148,7 +148,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_prune", length((N32,))),
         ("utxo_set_heights", length((&UtxoSetHeights { current: N32, persisted: Some(N32), processed: N32 },))),
         ("utxo_cancel_prune_job", length((N64,))),
-        ("utxo_set_aside", length((N32, true))),
+        ("utxo_skip_record", length((N32, true))),
         ("utxo_get_pruner_status", length(())),
         ("utxo_list_prune_jobs", length((Some(N64), N32))),
     ]

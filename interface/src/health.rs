@@ -50,8 +50,8 @@ pub enum ProblemCode {
     WorkSkipped,
     /// UTXO records are skipped, because reading them trapped.
     RecordsSkipped,
-    /// Unmined UTXO records that cannot be read are set aside.
-    UnminedSetAside,
+    /// Unmined UTXO records that cannot be read are skipped.
+    UnminedSkipped,
     /// Parents of an old unmined UTXO record cannot be preserved: no record is pruned.
     PreservationBlocked,
     /// A job of the UTXO pruner failed, because finding its next record trapped.
@@ -143,7 +143,7 @@ impl ProblemCode {
         Self::HeadUnreadable,
         Self::WorkSkipped,
         Self::RecordsSkipped,
-        Self::UnminedSetAside,
+        Self::UnminedSkipped,
         Self::PreservationBlocked,
         Self::PrunerTrapped,
         Self::HeightsAhead,

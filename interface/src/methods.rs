@@ -313,10 +313,10 @@ macro_rules! methods {
             /// changes nothing. Callable by: `Operator`.
             update utxo_set_pruner_settings(change: UtxoPrunerSettingsChange)
                 -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 502;
-            /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; or, with `aside = false`,
-            /// tries a record again that is set aside or skipped. At most 100 records are set aside. Repeating the
-            /// call changes nothing; without such a record it returns `NotBlocking`. Callable by: `Operator`.
-            update utxo_set_aside(slot: u32, aside: bool) -> (), or UtxoPrunerError: OPERATORS, 26;
+            /// Skips the unmined record in this slot, which cannot be read and stops pruning; or, with `skip = false`, tries
+            /// a record again that is skipped. At most 100 unreadable records are skipped. Repeating the call changes
+            /// nothing; without such a record it returns `NotBlocking`. Callable by: `Operator`.
+            update utxo_skip_record(slot: u32, skip: bool) -> (), or UtxoPrunerError: OPERATORS, 26;
             /// Returns the status of the pruning of records. Callable by: anyone.
             query utxo_get_pruner_status() -> UtxoPrunerStatus: ANYONE, 12;
             /// Returns waiting and running jobs, then ended jobs, the last first, from the cursor on. A page has at

@@ -58,7 +58,7 @@ pub fn busy() {
     records();
 }
 
-/// Finished jobs, a running and a waiting one; a record that traps, a quarantined one, and what blocks progress.
+/// Finished jobs, a running and a waiting one; a record that traps, an unreadable one that is skipped, and what blocks progress.
 fn records() {
     let due: Vec<Tx> = (0..9).map(|i| Tx::orphan(10 + i, 1)).collect();
     let old = Tx::of(70, &[([9; 32], 0)], 1);
@@ -96,11 +96,11 @@ fn records() {
     let damage = |kind: u8| ic_coppice_storage::testing::overwrite(slot, 0, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
-    // Phase 1 reaches an unreadable record, which is then quarantined.
+    // Phase 1 reaches an unreadable record, which is then skipped.
     notify(1_287);
     damage(9);
     tick(1);
-    mutate(|state| state.records.pruner.set_aside(slot).unwrap());
+    mutate(|state| state.records.pruner.skip(slot).unwrap());
     notify(1_288);
     (0..3).for_each(|_| tick(1));
     // Ticks are as late as if earlier ticks had trapped, until a single record is marked and skipped.

@@ -72,13 +72,13 @@ pub enum UtxoPrunerError {
     /// An argument is invalid.
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
-    /// The slot contains no record that cannot be read, was set aside, or is skipped.
+    /// The slot contains no record that stops pruning or is skipped.
     #[error("no record in this slot blocks pruning")]
     NotBlocking,
-    /// The number of records that are set aside has reached its limit.
-    #[error("limit of records that are set aside ({limit}) reached")]
+    /// The number of unreadable records that are skipped has reached its limit.
+    #[error("limit of unreadable records that are skipped ({limit}) reached")]
     TooMany {
-        /// The most records that may be set aside.
+        /// The most unreadable records that may be skipped.
         limit: u64,
     },
     /// A reason that this version does not know.
@@ -168,7 +168,7 @@ pub enum UtxoJobEnd {
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoBlockedBy {
-    /// The slot of the unmined record: the argument of `utxo_set_aside`.
+    /// The slot of the unmined record: the argument of `utxo_skip_record`.
     pub slot: u32,
     /// The unmined record's id, which may be wrong if the record is damaged.
     pub txid: Txid,
@@ -180,13 +180,25 @@ pub struct UtxoBlockedBy {
     pub why: String,
 }
 
-/// A record that is skipped, because reading it trapped repeatedly.
+/// The reason why a record is skipped.
+#[candid_type]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UtxoSkipReason {
+    /// Reading the record trapped repeatedly.
+    Trapped,
+    /// The record or a parent of it cannot be read, and an operator skips the record.
+    Unreadable,
+}
+
+/// A record that is skipped.
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoSkipped {
-    /// The phase in which reading the record trapped.
+    /// The reason.
+    pub why: UtxoSkipReason,
+    /// The phase that skips the record.
     pub phase: UtxoPrunerPhase,
-    /// The record's slot: the argument of `utxo_set_aside`.
+    /// The record's slot: the argument of `utxo_skip_record`.
     pub slot: u32,
     /// The record's id.
     pub txid: Txid,
@@ -398,9 +410,7 @@ pub struct UtxoPrunerStatus {
     pub last_job: Option<UtxoPruneJob>,
     /// The record that stopped phase 1 of the last job; `null` if none did.
     pub blocked_by: Option<UtxoBlockedBy>,
-    /// Slots of unmined records that were set aside, because the record or a parent cannot be read.
-    pub set_aside: Vec<u32>,
-    /// Records that are skipped, because reading them trapped repeatedly: `utxo_set_aside` tries them again.
+    /// Records that are skipped: `utxo_skip_record` with `skip = false` tries them again.
     pub skipped: Vec<UtxoSkipped>,
     /// External blobs that wait for deletion.
     pub blobs_pending: u64,

@@ -73,8 +73,8 @@ use std::rc::Rc;
 use stored::CELL;
 pub use stored::Stored;
 
-/// Maximum number of unmined records that are set aside.
-const MAX_SET_ASIDE: usize = 100;
+/// Maximum number of unreadable unmined records that are skipped.
+const MAX_UNREADABLE: usize = 100;
 
 /// State of the pruner: heights, jobs and the run.
 pub struct UtxoPruner {
@@ -164,31 +164,31 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.
-    pub fn set_aside(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
-        if self.stored.set_aside.iter().any(|aside| aside.slot == slot) {
+    pub fn skip(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
+        if self.stored.unreadable.iter().any(|at| at.slot == slot) {
             return Ok(());
         }
         let blocked = self.stored.blocked_by.as_ref().filter(|blocked| blocked.slot == slot);
         let Some(txid) = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok()) else {
             return Err(UtxoPrunerError::NotBlocking);
         };
-        if self.stored.set_aside.len() >= MAX_SET_ASIDE {
-            return Err(UtxoPrunerError::TooMany { limit: MAX_SET_ASIDE as u64 });
+        if self.stored.unreadable.len() >= MAX_UNREADABLE {
+            return Err(UtxoPrunerError::TooMany { limit: MAX_UNREADABLE as u64 });
         }
-        self.stored.set_aside.push(Cursor { key: 0, slot, txid });
+        self.stored.unreadable.push(Cursor { key: 0, slot, txid });
         self.save();
         Ok(())
     }
 
-    /// Makes ticks examine a record again that was skipped or set aside.
+    /// Makes ticks examine a record again that is skipped.
     ///
     /// # Errors
     /// `NotBlocking`.
     pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
-        let Stored { set_aside, turns, .. } = &mut self.stored;
-        let before = set_aside.len();
-        set_aside.retain(|aside| aside.slot != slot);
-        if !turns.try_again(|at| at.cursor.slot == slot) && set_aside.len() == before {
+        let Stored { unreadable, turns, .. } = &mut self.stored;
+        let before = unreadable.len();
+        unreadable.retain(|at| at.slot != slot);
+        if !turns.try_again(|at| at.cursor.slot == slot) && unreadable.len() == before {
             return Err(UtxoPrunerError::NotBlocking);
         }
         self.save();

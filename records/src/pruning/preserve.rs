@@ -15,8 +15,8 @@ pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<U
     UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, code, why })
 }
 
-fn is_set_aside(message: &Message, slot: u32, txid: &[u8]) -> bool {
-    message.set_aside.iter().any(|aside| aside.slot == slot && aside.txid == txid)
+fn skips(message: &Message, slot: u32, txid: &[u8]) -> bool {
+    message.unreadable.iter().any(|at| at.slot == slot && at.txid == txid)
 }
 
 /// Returns the number of references that the next step of a record changes, from input `from` on.
@@ -38,11 +38,11 @@ fn due_by(run: &Run, of: &Candidate, late: bool) -> Option<u32> {
 /// # Errors
 /// The reason that the whole run ends. The steps done for this record can be repeated.
 pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoJobEnd> {
-    let set_aside = is_set_aside(message, of.slot, &of.head.txid);
+    let skips_unreadable = skips(message, of.slot, &of.head.txid);
     let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
     let due_by = due_by(run, of, late);
     message.counts.old_unmined += u64::from(from == 0 && due_by.is_none());
-    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), (until, due_by), set_aside) {
+    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), (until, due_by), skips_unreadable) {
         Ok((preserved, next)) => {
             message.counts.parents_preserved += preserved;
             next
@@ -63,7 +63,7 @@ pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: b
 /// # Errors
 /// The reason that the whole run ends.
 pub fn unreadable(message: &Message, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
-    if !broken && is_set_aside(message, at.slot, &at.txid) {
+    if !broken && skips(message, at.slot, &at.txid) {
         return Ok(());
     }
     Err(blocked(at.slot, &at.txid, None, error))

@@ -1,13 +1,13 @@
 //! Status of the records pruner for operators.
 
-use super::place::At;
 use super::settings::unmined_cutoff;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
+use crate::utxo::Cursor;
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{
-    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerStatus,
-    UtxoSettings, UtxoSkipped,
+    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerPhase,
+    UtxoPrunerStatus, UtxoSettings, UtxoSkipReason, UtxoSkipped,
 };
 
 /// Returns the reason that parents are not preserved, without amounts of cycles.
@@ -51,6 +51,7 @@ impl UtxoPruner {
         let stored = &self.stored;
         let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
         let slots = |slots: Vec<u32>| format!("{slots:?}");
+        let skipped = stored.turns.skipped().iter().map(|at| &at.cursor).chain(&stored.unreadable);
         vec![
             ("current_height", stored.current.to_string()),
             ("last_persisted_height", stored.persisted.to_string()),
@@ -58,8 +59,7 @@ impl UtxoPruner {
             ("pending", id(&stored.pending)),
             ("running", id(&stored.running)),
             ("records_deleted", stored.totals.records_deleted.to_string()),
-            ("set_aside", slots(stored.set_aside.iter().map(|at| at.slot).collect())),
-            ("skipped", slots(stored.turns.skipped().iter().map(|at| at.cursor.slot).collect())),
+            ("skipped", slots(skipped.map(|at| at.slot).collect())),
         ]
     }
 
@@ -72,7 +72,10 @@ impl UtxoPruner {
     /// Returns the full status for operators.
     pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
         let stored = &self.stored;
-        let skipped = |at: &At| UtxoSkipped { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
+        let skipped = |why, phase, at: &Cursor| UtxoSkipped { why, phase, slot: at.slot, txid: at.txid.into() };
+        let trapped = stored.turns.skipped().iter().map(|at| skipped(UtxoSkipReason::Trapped, at.phase, &at.cursor));
+        let unreadable = stored.unreadable.iter();
+        let unreadable = unreadable.map(|at| skipped(UtxoSkipReason::Unreadable, UtxoPrunerPhase::PreserveParents, at));
         UtxoPrunerStatus {
             settings: stored.settings.clone(),
             // The endpoint fills this in, because the switch is the whole canister's.
@@ -92,8 +95,7 @@ impl UtxoPruner {
             running: stored.running.clone(),
             last_job: stored.ended.last(&self.ended),
             blocked_by: stored.blocked_by.clone(),
-            set_aside: stored.set_aside.iter().map(|aside| aside.slot).collect(),
-            skipped: stored.turns.skipped().iter().map(skipped).collect(),
+            skipped: trapped.chain(unreadable).collect(),
             blobs_pending: deletions.pending_count(),
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,

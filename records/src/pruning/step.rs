@@ -26,8 +26,8 @@ pub struct Message<'a, 'r> {
     pub records: &'a mut Records<'r>,
     /// The settings in force.
     pub settings: UtxoPrunerSettings,
-    /// Unmined records that cannot be read and were set aside.
-    pub set_aside: Vec<Cursor>,
+    /// Unmined records that cannot be read and are skipped.
+    pub unreadable: Vec<Cursor>,
     /// Records that are skipped because they trap.
     pub skipped: Vec<At>,
     /// Budget of the message.

@@ -73,8 +73,8 @@ pub struct Stored {
     pub blocked_by: Option<UtxoBlockedBy>,
     /// The job that failed because finding the next record trapped, and its phase; `None` once a job has completed.
     pub trapped: Option<(u64, UtxoPrunerPhase)>,
-    /// Unmined records that an operator has excluded from phase 1.
-    pub set_aside: Vec<Cursor>,
+    /// Unmined records that phase 1 skips for an operator, because they or a parent of theirs cannot be read.
+    pub unreadable: Vec<Cursor>,
     /// Turns of the ticks, and the records that are skipped because examining them traps.
     pub turns: Turns<At>,
     /// Counts of all jobs.

@@ -48,12 +48,12 @@ impl UtxoPruner {
                 log::error("pruner: ticks trap: the next ones do less work");
                 self.save();
             }
-            Turn::Skip(at) => self.skip(at),
+            Turn::Skip(at) => self.skip_trapping(at),
         }
     }
 
     /// Skips a record that trapped repeatedly. Fails the job if finding the next record traps.
-    fn skip(&mut self, at: Option<At>) {
+    fn skip_trapping(&mut self, at: Option<At>) {
         if let Some(at) = at {
             let Cursor { txid, key, .. } = at.cursor;
             log::error(&format!(
@@ -173,11 +173,11 @@ impl UtxoPruner {
         // The safe height may have fallen, for example because a block persister has started or the rule has changed.
         wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
         job.safe_height = Some(wanted.safe);
-        self.stored.set_aside.retain(|at| records.utxo.is_at(at));
+        self.stored.unreadable.retain(|at| records.utxo.is_at(at));
         self.stored.turns.try_again(|at| !records.utxo.is_at(&at.cursor));
         records.utxo.begin_message();
-        let (set_aside, skipped) = (self.stored.set_aside.clone(), self.stored.turns.skipped().to_vec());
-        let mut message = Message { records, settings, set_aside, skipped, budget, only, found: None, counts: before };
+        let (unreadable, skipped) = (self.stored.unreadable.clone(), self.stored.turns.skipped().to_vec());
+        let mut message = Message { records, settings, unreadable, skipped, budget, only, found: None, counts: before };
         let result = loop {
             let run = self.stored.run.take();
             let mut run = run.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));

@@ -50,7 +50,7 @@ impl UtxoStore {
 
     /// Preserves the parents of an unmined record's inputs from `first` on, at most `most`; with `due_by` only those that are due at or below
     /// that height. Returns the number of preserved parents, those that were preserved before included, and the next input: an earlier one than
-    /// `first + most` if finding the parents takes too many instructions. Skips parents that cannot be read if `set_aside`.
+    /// `first + most` if finding the parents takes too many instructions. Skips parents that cannot be read if `skips_unreadable`.
     ///
     /// # Errors
     /// [`Blocked`]; earlier parents may be preserved.
@@ -59,13 +59,13 @@ impl UtxoStore {
         of: &Candidate,
         (first, most): (u32, u32),
         (until, due_by): (u32, Option<u32>),
-        set_aside: bool,
+        skips_unreadable: bool,
     ) -> Result<(u64, u32), Blocked> {
         let (mut preserved, mut meter) = (0, step_meter());
         // Until this height, which may be above every block's; a later height stays.
         let inputs = match inputs_from(&self.slots, of.slot, &of.head, (first, most)) {
             Ok(inputs) => inputs,
-            Err(_) if set_aside => Vec::new(),
+            Err(_) if skips_unreadable => Vec::new(),
             Err(error) => return Err((of.head.txid, error)),
         };
         let parents = parents(&inputs);
@@ -86,7 +86,7 @@ impl UtxoStore {
             match self.preserve_found(parent, until, wanted) {
                 Ok(Some(now)) => preserved += u64::from(now || due_by.is_none()),
                 Ok(None) => {}
-                Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
+                Err(UtxoRefusal::Corrupt { .. }) if skips_unreadable => {}
                 Err(error) => return Err((*parent, error)),
             }
         }

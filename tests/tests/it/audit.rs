@@ -144,8 +144,8 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
     world.noted("utxo_prune", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
-    for aside in [true, false] {
-        world.noted_encoded("utxo_set_aside", encode_args((1u32, aside)).unwrap(), ["", "", "NotBlocking"]);
+    for skip in [true, false] {
+        world.noted_encoded("utxo_skip_record", encode_args((1u32, skip)).unwrap(), ["", "", "NotBlocking"]);
     }
     let tried_again = RetryBlobDeletions::StoreType(StoreType::Tx);
     world.noted("retry_blob_deletions", tried_again, ["", "", "Ok"]);

@@ -106,11 +106,11 @@ pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<Utxo
     })
 }
 
-pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
-    let argument = if aside { format!("{slot}") } else { format!("{slot}, look again") };
+pub fn utxo_skip_record(slot: u32, skip: bool) -> Result<(), UtxoPrunerError> {
+    let argument = if skip { format!("{slot}") } else { format!("{slot}, look again") };
     mutate(|state| {
-        noting(state, "utxo_set_aside", argument, |state| match aside {
-            true => state.records.pruner.set_aside(slot),
+        noting(state, "utxo_skip_record", argument, |state| match skip {
+            true => state.records.pruner.skip(slot),
             false => state.records.pruner.retry(slot),
         })
     })

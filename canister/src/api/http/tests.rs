@@ -266,14 +266,14 @@ fn blocked_preservation_advice_matches_its_cause() {
         (UtxoError::NoMemory(NoMemory::LowCycles { missing: 1 }), "Top the canister up."),
         (UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 1 }), "Raise reserved_cycles_limit"),
         (UtxoError::NoMemory(NoMemory::OutOfSpace), "Raise max_stable_pages"),
-        (UtxoError::Corrupt { why: "magic".into() }, "utxo_set_aside(slot, true)"),
+        (UtxoError::Corrupt { why: "magic".into() }, "utxo_skip_record(slot, true)"),
     ] {
         fail_to_preserve(error.clone().into());
         let problems = read(seen).problems;
         let found = problems.iter().find(|problem| problem.code == ProblemCode::PreservationBlocked).unwrap();
         assert!(found.action.contains(action), "{error:?}: {found:?}");
-        let aside = found.action.contains("utxo_set_aside");
-        assert_eq!(aside, matches!(error, UtxoError::Corrupt { .. }), "{error:?}: {found:?}");
+        let skips = found.action.contains("utxo_skip_record");
+        assert_eq!(skips, matches!(error, UtxoError::Corrupt { .. }), "{error:?}: {found:?}");
     }
 }
 

@@ -150,18 +150,18 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::WorkSkipped => (Critical, "Read the log, which names the trap.", ERRORS),
         Code::RecordsSkipped => (
             Warning,
-            "See `skipped` of utxo_get_pruner_status; utxo_set_aside(slot, false) retries a record.",
+            "See `skipped` of utxo_get_pruner_status; utxo_skip_record(slot, false) retries a record.",
             PRUNER_STATUS,
         ),
-        Code::UnminedSetAside => (
+        Code::UnminedSkipped => (
             Notice,
             "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record \
-             (utxo_set_aside).",
+             (utxo_skip_record).",
             PRUNER_STATUS,
         ),
         Code::PreservationBlocked => (
             Critical,
-            "See blocked_by of utxo_get_pruner_status; utxo_set_aside(slot, true) continues without that record.",
+            "See blocked_by of utxo_get_pruner_status; utxo_skip_record(slot, true) continues without that record.",
             PRUNER_STATUS,
         ),
         Code::PrunerTrapped => (

@@ -363,7 +363,7 @@ fn records_that_hold_the_pruner_up_are_reported_with_their_ids() {
     let trapped = Stored { trapped: Some((3, UtxoPrunerPhase::DeleteAtHeight)), ..idle.clone() };
     let message = records::of(&trapped).remove(0).message;
     assert!(message.contains("job 3 failed") && message.contains("DeleteAtHeight"), "{message}");
-    let aside = Stored { set_aside: vec![cursor], ..idle.clone() };
-    assert_eq!(codes(&aside), [ProblemCode::UnminedSetAside]);
-    assert!(records::of(&aside)[0].message.ends_with(&format!("that of transaction {}", "ab".repeat(32))));
+    let skipping = Stored { unreadable: vec![cursor], ..idle.clone() };
+    assert_eq!(codes(&skipping), [ProblemCode::UnminedSkipped]);
+    assert!(records::of(&skipping)[0].message.ends_with(&format!("that of transaction {}", "ab".repeat(32))));
 }

@@ -283,7 +283,6 @@ impl State {
             running: None,
             last_job: None,
             blocked_by: None,
-            set_aside: Vec::new(),
             skipped: Vec::new(),
             blobs_pending: 0,
             blobs_dead: 0,

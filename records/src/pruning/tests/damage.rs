@@ -19,8 +19,13 @@ fn old_unmined(s: &mut Service) -> (Tx, Tx, Tx) {
     (parent, child, due)
 }
 
+/// Returns the slots of skipped records.
+fn skipped(s: &Service) -> Vec<u32> {
+    s.status().skipped.iter().map(|record| record.slot).collect()
+}
+
 #[test]
-fn unreadable_unmined_record_stops_pruning_until_set_aside() {
+fn unreadable_unmined_record_stops_pruning_until_skipped() {
     let mut s = Service::new();
     let (parent, child, due) = old_unmined(&mut s);
     let sibling = Tx::of(4, &[(due.txid, 0)], 1);
@@ -37,21 +42,21 @@ fn unreadable_unmined_record_stops_pruning_until_set_aside() {
     assert!(blocked.why.contains(&format!("slot {slot}")), "{blocked:?}");
     assert_eq!(s.status().last_processed_height, 0);
 
-    assert_eq!(s.pruner.set_aside(slot + 1), Err(UtxoPrunerError::NotBlocking));
+    assert_eq!(s.pruner.skip(slot + 1), Err(UtxoPrunerError::NotBlocking));
     s.reopen();
-    assert_eq!(s.pruner.set_aside(slot), Ok(()));
-    assert_eq!(s.pruner.set_aside(slot), Ok(()), "a second call is accepted");
+    assert_eq!(s.pruner.skip(slot), Ok(()));
+    assert_eq!(s.pruner.skip(slot), Ok(()), "a second call is accepted");
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1), "{job:?}");
     assert!(s.get(&due).preserve_until.is_some(), "the readable record's parent is preserved");
     assert!(!s.there(&parent), "the parents of the unreadable record are unknown");
-    assert_eq!((s.status().blocked_by, s.status().set_aside), (None, vec![slot]));
+    assert_eq!((s.status().blocked_by, skipped(&s)), (None, vec![slot]));
     s.pruner.retry(slot).unwrap();
-    assert_eq!(s.status().set_aside, [0; 0], "the record is examined again");
+    assert_eq!(skipped(&s), [0; 0], "the record is examined again");
 }
 
 #[test]
-fn unreadable_parent_stops_pruning_until_its_child_is_set_aside() {
+fn unreadable_parent_stops_pruning_until_its_child_is_skipped() {
     let mut s = Service::new();
     let (parent, other) = (Tx::orphan(1, 1), Tx::orphan(2, 1));
     let child = Tx::of(3, &[(parent.txid, 0), (other.txid, 0)], 1);
@@ -63,7 +68,7 @@ fn unreadable_parent_stops_pruning_until_its_child_is_set_aside() {
     let Some(UtxoJobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
     assert_eq!((blocked.txid, blocked.parent), (child.id(), Some(parent.id())));
     assert!(s.there(&other));
-    s.pruner.set_aside(blocked.slot).unwrap();
+    s.pruner.skip(blocked.slot).unwrap();
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&other).preserve_until, Some(3_440));
@@ -212,7 +217,7 @@ fn broken_unmined_index_stops_deletions() {
     for _ in 0..3 {
         let job = s.prune(2_000);
         let Some(UtxoJobEnd::PreserveParents(blocked)) = job.end else { panic!("{job:?}") };
-        assert_eq!(s.pruner.set_aside(blocked.slot), Ok(()));
+        assert_eq!(s.pruner.skip(blocked.slot), Ok(()));
     }
     assert!(s.there(&due));
 }
@@ -256,13 +261,13 @@ fn record_with_damaged_extras_is_kept() {
 }
 
 #[test]
-fn set_aside_applies_to_the_record_and_not_to_its_slot() {
+fn skipping_applies_to_the_record_and_not_to_its_slot() {
     let mut s = Service::new();
     let (_, child, _) = old_unmined(&mut s);
     let slot = s.slot(&child);
     s.damage(slot);
     s.prune(2_000);
-    s.pruner.set_aside(slot).unwrap();
+    s.pruner.skip(slot).unwrap();
     s.heal(slot);
     let call = s.w.call();
     s.w.store.delete_by_id(&mut s.w.blobs, &child.txid, &call).unwrap();
@@ -271,5 +276,5 @@ fn set_aside_applies_to_the_record_and_not_to_its_slot() {
     assert_eq!(s.slot(&next), slot, "the next record takes the slot");
     s.damage(slot);
     assert_eq!(s.prune(2_001).state, UtxoJobState::Failed);
-    assert!(s.status().set_aside.is_empty());
+    assert!(s.status().skipped.is_empty());
 }

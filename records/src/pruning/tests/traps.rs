@@ -48,7 +48,12 @@ fn record_that_traps_on_deletion_is_skipped_and_others_are_deleted() {
         assert_eq!(left, [culprit]);
         let status = s.status();
         let slot = s.slot(&txs[culprit]);
-        let skipped = UtxoSkipped { phase: UtxoPrunerPhase::DeleteAtHeight, slot, txid: txs[culprit].id() };
+        let skipped = UtxoSkipped {
+            why: UtxoSkipReason::Trapped,
+            phase: UtxoPrunerPhase::DeleteAtHeight,
+            slot,
+            txid: txs[culprit].id(),
+        };
         assert_eq!((status.skipped, status.last_job.unwrap().state), (vec![skipped], UtxoJobState::Completed));
         // Later jobs skip the record without a trap.
         let more = Tx::orphan(99, 1);
@@ -104,7 +109,7 @@ fn preservation_that_traps_stays_and_others_expire() {
 }
 
 #[test]
-fn unmined_record_that_traps_stops_pruning_until_set_aside() {
+fn unmined_record_that_traps_stops_pruning_until_skipped() {
     let mut s = Service::new();
     let (parent, other, due) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
     let (child, sibling) = (Tx::of(4, &[(parent.txid, 0)], 1), Tx::of(5, &[(other.txid, 0)], 1));
@@ -122,7 +127,7 @@ fn unmined_record_that_traps_stops_pruning_until_set_aside() {
     };
     assert_eq!((blocked.slot, &blocked.txid), (s.slot(&child), &child.id()));
     assert!(s.there(&due), "nothing is deleted");
-    s.pruner.set_aside(blocked.slot).unwrap();
+    s.pruner.skip(blocked.slot).unwrap();
     s.pruner.notify_block(1_300, true, false).unwrap();
     assert_eq!(settle(&mut s), (1, 0));
     assert!(!s.there(&due) && s.get(&other).preserve_until == Some(2_740));

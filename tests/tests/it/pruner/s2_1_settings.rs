@@ -267,7 +267,7 @@ fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
         ("utxo_set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
         ("utxo_prune", Who::Controller, encode_args((8u32,))),
         ("utxo_set_pruner_settings", Who::Controller, encode_args((off,))),
-        ("utxo_set_aside", Who::Controller, encode_args((1u32, true))),
+        ("utxo_skip_record", Who::Controller, encode_args((1u32, true))),
         ("retry_blob_deletions", Who::Controller, encode_args((RetryBlobDeletions::Ids(vec![1]),))),
         ("complete_blob_deletions", Who::Archive, encode_args((rows,))),
     ];
@@ -306,6 +306,6 @@ fn s2_1_6_a_new_canister_waits_for_events() {
     assert_eq!((status.pending, status.running, status.last_job), (None, None, None));
     assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, None, 0));
     assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, UtxoPruneCounts::default()));
-    assert_eq!((status.blocked_by, status.set_aside, status.blobs_pending, status.blobs_dead), (None, vec![], 0, 0));
+    assert_eq!((status.blocked_by, status.skipped, status.blobs_pending, status.blobs_dead), (None, vec![], 0, 0));
     assert_eq!(world.jobs(), []);
 }

@@ -279,7 +279,7 @@ impl Machine {
         );
         let what = "(enabled, running, current, persisted, processed, safe, cutoff)";
         ensure!(shown == expected, "{what} is {shown:?}, expected {expected:?}");
-        ensure!(status.blocked_by.is_none() && status.set_aside.is_empty(), "something cannot be read: {status:?}");
+        ensure!(status.blocked_by.is_none() && status.skipped.is_empty(), "something cannot be read: {status:?}");
         let totals = &status.totals;
         // The first external blob creates the deletion queue.
         let rows = self.was_full || totals.external_errors == 0;

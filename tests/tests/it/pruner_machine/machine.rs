@@ -297,13 +297,13 @@ impl Machine {
         let skipped = self.view.as_ref().expect("it was looked at").status.skipped.clone();
         for UtxoSkipped { slot, txid, .. } in skipped {
             ensure!(self.has_trapped, "{} is quarantined without a trap", self.family.name(&txid));
-            self.note(format!("utxo_set_aside({slot}, false)"));
+            self.note(format!("utxo_skip_record({slot}, false)"));
             self.seen("a quarantined record is released");
-            let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "utxo_set_aside", (slot, false))?;
+            let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "utxo_skip_record", (slot, false))?;
             // Several quarantined records may have the same slot.
             ensure!(
                 matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)),
-                "utxo_set_aside({slot}, false): {answer:?}"
+                "utxo_skip_record({slot}, false): {answer:?}"
             );
             self.look(Cause::Nothing)?;
         }

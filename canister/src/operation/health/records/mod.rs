@@ -75,7 +75,7 @@ fn of_records(
         1 => format!("1 {one}: that of transaction {}", hex(txid)),
         _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
     };
-    let action = Action::new(text, Command::call("utxo_set_aside", format!("({slot}, false)")));
+    let action = Action::new(text, Command::call("utxo_skip_record", format!("({slot}, false)")));
     Some(finding(code, message).with_action(action))
 }
 
@@ -90,11 +90,11 @@ fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
         "See `skipped` of utxo_get_pruner_status, then retry the record.",
     ));
     found.extend(of_records(
-        ProblemCode::UnminedSetAside,
-        (stored.set_aside.len(), stored.set_aside.first()),
+        ProblemCode::UnminedSkipped,
+        (stored.unreadable.len(), stored.unreadable.first()),
         [
-            "unmined UTXO record that cannot be read is set aside",
-            "unmined UTXO records that cannot be read are set aside",
+            "unmined UTXO record that cannot be read is skipped",
+            "unmined UTXO records that cannot be read are skipped",
         ],
         "Its parents are not preserved: set its transaction as mined, or create it again; then retry the record.",
     ));
@@ -186,7 +186,7 @@ fn heights(pruner: &UtxoPruner, retention: u32, found: &mut Vec<Finding>) {
 }
 
 /// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
-/// setting the record aside would have them pruned.
+/// skipping the record would have them pruned.
 pub(super) fn remedy(code: &str, current: u32) -> Option<Action> {
     let (text, command) = match code {
         "LowCycles" => ("Top the canister up.", Command::TopUp),

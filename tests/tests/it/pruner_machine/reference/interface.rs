@@ -314,7 +314,6 @@ impl State {
             running: self.running_job().cloned(),
             last_job: self.ended.last().map(|id| self.jobs[*id as usize - 1].clone()),
             blocked_by: None,
-            set_aside: Vec::new(),
             skipped: Vec::new(),
             deletions_stopped_since_ns: None,
             blobs_pending: rows(false),
