@@ -3,7 +3,7 @@
 //! | timer | kind | fires |
 //! |---|---|---|
 //! | work | one-shot | when the first duty is due |
-//! | safety timer | interval | every ten minutes; during a job of the record pruner at the job's interval, and while ticks for blocks skip work that traps at theirs |
+//! | safety timer | interval | every ten minutes; during a job of the record pruner at the job's interval, and at most each minute while ticks for blocks skip work that traps |
 //! | hash key | one-shot | until a key is stored: armed by the hooks, by a draw that failed, and by each firing of the safety timer |
 //!
 //! A firing does the work of one duty, as far as a message goes, and arms the one-shot for the duty that is due first. The safety timer is there
@@ -61,10 +61,9 @@ fn start_safety(state: &mut State) {
     cycles::learn();
 }
 
-/// Returns the interval of the safety timer: ten minutes, or that of a job, or of the ticks for blocks while they skip work that traps.
+/// Returns the interval of the safety timer: ten minutes, or that of a job, or at most a minute while ticks for blocks skip work that traps.
 fn safety_secs(state: &State) -> u64 {
-    let skipping = state.pruner.stored().turns.are_short().then(|| state.pruner.interval_secs());
-    state.clock.job_secs.into_iter().chain(skipping).fold(SAFETY_SECS, u64::min)
+    state.clock.job_secs.into_iter().chain(blocks::trap_secs(state)).fold(SAFETY_SECS, u64::min)
 }
 
 /// Stops the timers that the balance does not pay for, restarts them when it does, and takes a sample. Each message that changes state

@@ -386,6 +386,33 @@ fn below_min_liquid_cycles_only_the_safety_timer_fires() {
     assert_eq!(coppice.prune_status().pruned_before_block, 34);
 }
 
+/// Low cycles stop pruning, but not the end of what was begun.
+#[test]
+fn below_min_liquid_cycles_expired_uploads_and_rollbacks_still_end() {
+    let (coppice, _) = with_work();
+    let floor = |cycles: u128| {
+        let change = ConfigChange { min_liquid_cycles: Some(cycles), ..ConfigChange::default() };
+        configure(&coppice, change).unwrap();
+    };
+    let tx = Tx::orphan(1, 3);
+    let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 64 << 10 };
+    coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
+    let (begin, _) = upload(&plain(20, 1, 1_000), 600);
+    coppice.producer().begin_block(&begin).answer().unwrap();
+    floor(u128::MAX);
+    (0..5).for_each(|_| coppice.pass(600));
+    let uploads = coppice.anyone().list_uploads().answer();
+    assert!(uploads.block.is_none() && uploads.transactions.is_some_and(|open| open.is_empty()));
+    // One block a message.
+    let slow = PrunePolicyArg { max_ops_per_tick: Some(1), ..PrunePolicyArg::default() };
+    coppice.operator().set_prune_policy(&slow).answer().unwrap();
+    assert!(coppice.producer().rollback_to(15u64, None).answer().unwrap().has_more);
+    (0..20).for_each(|_| coppice.pass(600));
+    assert_eq!(coppice.head(), Some(15));
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::LowCycles)));
+}
+
 /// A policy by age under which 20 blocks become due after a day, with a freezing threshold of `days` days.
 fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
     let (coppice, host) = without_feed_limit();

@@ -1,8 +1,10 @@
 //! Work that traps repeatedly in ticks is quarantined and reported, and all other work is done. Only the embedded host has such faults.
 
+use crate::deletion_queue::{WORKER, acquire, at, grant_workers, wanted};
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use coppice_tests::transactions::Tx;
 use ic_coppice_host::{Host, Kind, Outcome, StableAccess};
 use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -10,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const RETAIN: u64 = 4;
 const BLOCKS: u64 = 13;
@@ -119,7 +122,7 @@ fn chain() -> (Coppice, Arc<Host>) {
 }
 
 #[test]
-fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
+fn a_block_whose_pruning_traps_is_skipped_and_all_others_are_pruned() {
     let (coppice, host) = chain();
     let coppice = Rc::new(coppice);
     let start = host.checkpoint();
@@ -175,7 +178,7 @@ fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
 
 /// With an interval of an hour only the safety timer fires, every ten minutes: trapping work is still quarantined, but later.
 #[test]
-fn a_trapping_block_is_quarantined_even_if_only_the_safety_timer_fires() {
+fn a_trapping_block_is_skipped_even_if_only_the_safety_timer_fires() {
     let (coppice, host) = chain();
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(3_600), ..policy() }).unwrap();
     let coppice = Rc::new(coppice);
@@ -252,7 +255,7 @@ fn new_faults_are_reported_after_old_ones_are_acknowledged() {
 }
 
 #[test]
-fn a_slice_whose_sweep_traps_is_quarantined_and_all_others_are_swept() {
+fn a_slice_whose_sweep_traps_is_skipped_and_all_others_are_swept() {
     const IDS: u64 = 1_500;
     let (coppice, host) = Coppice::embedded(default_arg());
     for number in 0..BLOCKS {
@@ -320,7 +323,7 @@ fn a_slice_whose_sweep_traps_is_quarantined_and_all_others_are_swept() {
 
 /// Dropping an expired upload, and a rollback: neither stops the pruner.
 #[test]
-fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
+fn a_trapping_upload_expiry_or_rollback_is_skipped_too() {
     let (coppice, host) = chain();
     let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
     coppice.producer().begin_block(&begin).answer().unwrap();
@@ -397,6 +400,144 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     coppice.append(&plain(BLOCKS + 2, 1, 10)).unwrap();
 }
 
+/// Dropping a transaction that has expired, and clearing after a reset: neither stops the pruner.
+#[test]
+fn trapping_expiry_of_a_transaction_and_clearing_after_a_reset_are_skipped_too() {
+    let (coppice, host) = chain();
+    let coppice = Rc::new(coppice);
+    let tx = Tx::orphan(1, 3);
+    let begin = BeginTransaction { txid: tx.id(), length: 200_000, chunk_size: 64 << 10 };
+    coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
+    let bytes = ByteBuf::from(vec![7; 64 << 10]);
+    let chunk = PutTransactionChunk { txid: tx.id(), chunk: 0, bytes };
+    coppice.producer().utxo_put_transaction_chunk(&chunk).answer().unwrap();
+    let start = host.checkpoint();
+    let of = |work: fn(&Coppice)| {
+        let coppice = Rc::clone(&coppice);
+        Box::new(move || work(&coppice)) as Box<dyn FnOnce()>
+    };
+    let prune = || of(|coppice| drop(coppice.prune_now(10_000)));
+    let open = |coppice: &Coppice| coppice.anyone().list_uploads().answer().transactions.unwrap().len();
+    let abort = of(|coppice| {
+        let txid = coppice.anyone().list_uploads().answer().transactions.unwrap()[0].txid.clone();
+        coppice.producer().utxo_abort_transaction(&txid).answer().unwrap();
+    });
+    let own = own_accesses(&host, &coppice, [abort, prune()].into_iter());
+    host.restore(&start);
+    host.faults().trap_after_access(own[0].0, own[0].1.div_ceil(2));
+    enable(&coppice, true);
+    wait_for_skipped(&coppice);
+    assert_eq!((coppice.prune_status().pruned_before_block, open(&coppice)), (DUE, 1));
+    host.faults().clear();
+    check_reported_again(&coppice, "dropping the upload of a transaction");
+    coppice.pass(60);
+    coppice.pass(60);
+    assert_eq!(open(&coppice), 0);
+
+    enable(&coppice, false);
+    let head_hash = coppice.anyone().get_head().answer().unwrap().hash;
+    let reset = ResetChain { head_hash, drop_unexported: false };
+    coppice.operator().reset_chain(&reset).answer().unwrap();
+    let start = host.checkpoint();
+    let clear = of(|coppice| coppice.pass(10));
+    let own = own_accesses(&host, &coppice, [clear, of(|coppice| drop(coppice.anyone().get_head().try_answer()))].into_iter());
+    assert_eq!(coppice.storage().owners[0].kept_bytes, 0);
+    host.restore(&start);
+    host.faults().trap_after_access(own[0].0, own[0].1.div_ceil(2));
+    wait_for_skipped(&coppice);
+    assert!(coppice.storage().owners[0].kept_bytes > 0);
+    host.faults().clear();
+    check_reported_again(&coppice, "undoing");
+    coppice.pass(60);
+    coppice.pass(60);
+    assert_eq!(coppice.storage().owners[0].kept_bytes, 0);
+    coppice.append(&plain(0, 1, 10)).unwrap();
+}
+
+/// Lets time pass until a piece of work is skipped, and until the work after it is done.
+fn wait_for_skipped(coppice: &Coppice) {
+    for _ in 0..100 {
+        coppice.pass(600);
+        if !coppice.prune_status().skipped.is_empty() {
+            coppice.pass(60);
+            return work_off(coppice, "after a piece that traps");
+        }
+    }
+    panic!("nothing is skipped: {:?}", coppice.prune_status());
+}
+
+/// Leases that expire have no pieces to skip. A firing for them that traps delays no other work, and they expire once it no longer traps.
+#[test]
+fn trapping_expiry_of_leases_delays_neither_blocks_nor_jobs() {
+    let (coppice, host) = chain();
+    lease(&coppice);
+    coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
+    let coppice = Rc::new(coppice);
+    let start = host.checkpoint();
+    host.faults().watch_accesses();
+    coppice.pass(60);
+    let expiry = host.faults().take_accesses();
+    assert_eq!(leased(&coppice), [0, 3]);
+    host.faults().watch_accesses();
+    coppice.prune_now(10_000);
+    coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
+    coppice.pass(600);
+    let others: BTreeSet<_> = host.faults().take_accesses().into_iter().collect();
+    let own = *expiry.iter().find(|access| !others.contains(access)).expect("an access of its own");
+    host.restore(&start);
+    host.faults().trap_after_access(own, 1);
+    coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
+    enable(&coppice, true);
+    (0..20).for_each(|_| coppice.pass(600));
+    assert!(host.faults().injected() > 0);
+    let job = coppice.anyone().utxo_get_pruner_status().answer();
+    assert!(job.pending.is_none() && job.running.is_none() && job.last_job.is_some(), "{job:?}");
+    assert_eq!((coppice.prune_status().pruned_before_block, leased(&coppice)), (DUE, [3, 0]));
+    host.faults().clear();
+    (0..3).for_each(|_| coppice.pass(600));
+    assert_eq!(leased(&coppice), [0, 3]);
+}
+
+/// Acquires a lease of three rows for five seconds.
+fn lease(coppice: &Coppice) {
+    grant_workers(coppice);
+    for of in 0..3 {
+        coppice.producer().schedule_blob_deletion(&at(of, 1)).answer().unwrap();
+    }
+    let arg = AcquireBlobDeletions { lock_timeout_secs: 5, ..wanted(10, None) };
+    assert_eq!(acquire(coppice, WORKER, arg).unwrap().rows.len(), 3);
+}
+
+/// The rows that are leased, and those that wait.
+fn leased(coppice: &Coppice) -> [u64; 2] {
+    let stores = coppice.anyone().get_blob_deletion_status().answer().stores;
+    stores.iter().fold([0, 0], |[leased, waiting], of| [leased + of.leased, waiting + of.waiting])
+}
+
+/// With a backlog of blocks that takes every firing, leases expire, jobs run and uploads are dropped within seconds.
+#[test]
+fn backlog_of_blocks_starves_no_other_duty() {
+    let (coppice, _) = Coppice::embedded(default_arg());
+    coppice.append_plain(0..400, 10);
+    lease(&coppice);
+    coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
+    coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy() }).unwrap();
+    coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
+    let (begin, _) = upload(&plain(400, 1, 1_000), 600);
+    coppice.producer().begin_block(&begin).answer().unwrap();
+    // The backlog is due from here on.
+    coppice.ic.advance_time(Duration::from_secs(10));
+    (0..20).for_each(|_| coppice.ic.tick());
+    coppice.ic.advance_time(Duration::from_secs(111));
+    (0..60).for_each(|_| coppice.ic.tick());
+    let status = coppice.prune_status();
+    assert!(status.backlog.blocks > 100 && status.pruned_blocks > 5, "{status:?}");
+    let job = coppice.anyone().utxo_get_pruner_status().answer();
+    assert!(job.pending.is_none() && job.running.is_none() && job.last_job.is_some(), "{job:?}");
+    assert_eq!(leased(&coppice), [0, 3]);
+    assert!(coppice.anyone().list_uploads().answer().block.is_none());
+}
+
 fn check_reported_again(coppice: &Coppice, name: &str) {
     let status = coppice.prune_status();
     assert!(status.skipped.iter().any(|piece| piece.starts_with(name)), "{:?}", status.skipped);
@@ -414,7 +555,7 @@ fn an_ordinary_run_takes_no_extra_message() {
     // 190 blocks of an op each, ten in a message.
     let ten = PrunePolicyArg { max_ops_per_tick: Some(10), retain_blocks: Some(9), ..policy() };
     coppice.set_policy(ten).unwrap();
-    coppice.ic.advance_time(std::time::Duration::from_secs(10));
+    coppice.ic.advance_time(Duration::from_secs(10));
     (0..100).for_each(|_| coppice.ic.tick());
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.running), (190, false));

@@ -4,6 +4,15 @@ use super::duty::{Duty, NEVER};
 use crate::platform::meter::Hot;
 use crate::state::State;
 
+/// Most seconds between two ticks while they skip work that traps, because some ten late ones find a piece.
+const TRAP_SECS: u64 = 60;
+
+/// Returns the seconds between two ticks while they skip work that traps; `None` if they skip none.
+pub fn trap_secs(state: &State) -> Option<u64> {
+    let interval = state.pruner.interval_secs().min(TRAP_SECS);
+    state.pruner.stored().turns.are_short().then_some(interval)
+}
+
 /// Work on blocks: uploads that have expired, what an interrupted rollback, abort or reset has left, pruning, sweeps.
 pub struct Blocks;
 
@@ -13,7 +22,7 @@ impl Duty for Blocks {
     }
 
     fn interval_secs(&self, state: &State) -> u64 {
-        state.pruner.interval_secs()
+        trap_secs(state).unwrap_or_else(|| state.pruner.interval_secs())
     }
 
     /// Does one piece of begun work, or one bounded run.
