@@ -20,6 +20,8 @@ pub const PAGE: u64 = 4_096;
 pub const OUTPUT: u64 = 16 + 33;
 /// Pages that entering a double spend with a parent changes, with the journal.
 pub const PARENT: u64 = 4;
+/// Transactions that a slice marks as double spends at most, and outputs that it reports; more would not fit in the reply.
+pub const MOST_MARKED: usize = 5_000;
 
 /// Instructions of look-ups after which a step that can be continued ends. A look-up takes some 5,000 instructions, and millions if
 /// thousands of records share its bucket of the table.

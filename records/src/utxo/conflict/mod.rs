@@ -16,7 +16,7 @@ mod walk;
 mod winners;
 
 use super::call::{Call, hash_of, if_found};
-use super::limits::PARENT;
+use super::limits::{MOST_MARKED, PARENT};
 use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag, inputs, parents};
 use super::store::{Found, UtxoStore};
 use ic_coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
@@ -25,8 +25,6 @@ use ic_coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
 use std::collections::BTreeSet;
 use walk::{Enters, Walk};
 
-/// Maximum transactions that a slice marks, and outputs that it reports; more would not fit in the reply.
-const MOST: usize = 5_000;
 /// Instructions after which a slice of a call ends, and after which a step of any slice gives up, with nothing changed: a message has 40
 /// billion. A step is one transaction with all its inputs.
 const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
@@ -92,7 +90,7 @@ impl Slice {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
         let head = store.head(slot);
         let next = if head.is(flag::CONFLICTING) { 0 } else { PARENT * u64::from(head.inputs) };
-        let full = marked.max(reported) >= MOST || pages >= SLICE_PAGES || Ic::instructions() > self.deadline;
+        let full = marked.max(reported) >= MOST_MARKED || pages >= SLICE_PAGES || Ic::instructions() > self.deadline;
         full || pages + next > MOST_PAGES
     }
 }
@@ -184,7 +182,7 @@ impl UtxoStore {
                 }
                 let (is_new, holds) = store.mark(&txid, of, &mut slice)?;
                 done.marked.extend(is_new.then(|| txid.into()));
-                let room = MOST.saturating_sub(done.parent_spends.len());
+                let room = MOST_MARKED.saturating_sub(done.parent_spends.len());
                 done.parent_spends.extend(holds.iter().take(room).map(Hold::report));
             }
             store.evaluate_touched(slice, call)?;

@@ -1,6 +1,6 @@
 //! Walk over the descendants of a transaction within one message; spenders come before the transactions that they spend from.
 
-use super::MOST;
+use crate::utxo::limits::MOST_MARKED;
 use crate::utxo::record::{ENTRY, Hash, Head, SPENDER_CONFLICTING, SPENT, entries, flag};
 use crate::utxo::store::UtxoStore;
 use ic_coppice_interface::UtxoRefusal;
@@ -99,7 +99,7 @@ impl UtxoStore {
                 } else {
                     walk.done.push((step.txid, step.slot));
                     path.pop();
-                    walk.complete = path.is_empty() || walk.done.len() < MOST;
+                    walk.complete = path.is_empty() || walk.done.len() < MOST_MARKED;
                 }
             }
             if !walk.complete {

@@ -2,8 +2,9 @@
 //! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
 use super::walk::{Enters, Walk};
-use super::{Hold, MOST, MOST_INSTRUCTIONS, SLICE_PAGES, Slice};
+use super::{Hold, MOST_INSTRUCTIONS, SLICE_PAGES, Slice};
 use crate::utxo::call::{Call, bad, hash_of, if_found};
+use crate::utxo::limits::MOST_MARKED;
 use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
 use crate::utxo::spend::Strictness;
 use crate::utxo::store::{Found, UtxoStore};
@@ -179,7 +180,7 @@ impl UtxoStore {
         let head = self.head(master);
         self.lock(master, &head, false);
         slice.touched.push(master);
-        if done.unspent.len() < MOST {
+        if done.unspent.len() < MOST_MARKED {
             done.unspent.push(hold.report());
         }
         Ok(())
