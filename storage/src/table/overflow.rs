@@ -20,6 +20,9 @@ use crate::bytes::u32_at;
 use crate::{GrowError, Platform};
 
 const ALL: u8 = PAGE_BUCKETS as u8;
+/// Pages of 4 KiB that an overflow bucket of a chain adds to a change at most: its own, and if it is freed, those of three lines and of the
+/// arena.
+pub const OF_OVERFLOW: u64 = 7;
 
 /// The line of an overflow page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 //! [`SPARSE`] percent, so that no entry makes both necessary in turn.
 
 use super::bucket::{Entry, SLOTS, bucket_of};
+use super::overflow::OF_OVERFLOW;
 use super::pool::{BucketRef, PAGE_BUCKETS};
-use super::sweep::OF_OVERFLOW;
 use super::{HashTable, LOAD};
 use crate::{Meter, Platform};
 

@@ -18,6 +18,7 @@
 //! ```
 
 use super::bucket::{self, BUCKET, ENTRY, HEAD, SLOTS, TAGS};
+use super::overflow::OF_OVERFLOW;
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::resize::Unsplit;
 use super::{Entry, HashTable};
@@ -29,8 +30,6 @@ const UNSPLITS: u64 = PAGE_BUCKETS;
 const PAGE_OF_BUCKETS: BucketRef = (OS_PAGE / BUCKET) as BucketRef;
 /// Pages of the bucket and of the header that dropping entries of one bucket changes at most.
 const OF_BUCKET: u64 = 2;
-/// Pages that an overflow bucket of a chain adds at most: its own, and if it is freed, those of three lines and of the arena.
-pub(super) const OF_OVERFLOW: u64 = 7;
 
 /// Result of one part of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
