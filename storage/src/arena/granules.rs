@@ -36,6 +36,15 @@ pub enum SlotState {
     Taken,
 }
 
+/// A slot that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// First granule of the slot.
+    pub granule: u64,
+    /// Generation of the slot, above the earlier generations of its first granule.
+    pub generation: u32,
+}
+
 /// Decoded entry of a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {

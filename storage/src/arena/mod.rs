@@ -36,9 +36,8 @@ mod take;
 
 pub use class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
 pub use counters::ClassCounters;
-pub use granules::{Entry, SlotState, Undecodable};
+pub use granules::{Entry, Slot, SlotState, Undecodable};
 pub use limits::Shares;
-pub use take::Slot;
 
 use crate::growth::{Growth, Terms};
 use crate::raw::Raw;

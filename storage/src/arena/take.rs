@@ -2,7 +2,7 @@
 
 use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
 use super::demand::{Demand, left, missing};
-use super::granules::{Entry, SlotState};
+use super::granules::{Entry, Slot, SlotState};
 use super::limits::Wanted;
 use super::sets::{Line, SetId};
 use super::{Arena, State, extent};
@@ -10,15 +10,6 @@ use crate::{GrowError, Growth, OS_PAGE, Platform};
 
 /// A part of a granule of zeros.
 static ZEROS: [u8; OS_PAGE as usize] = [0; OS_PAGE as usize];
-
-/// A slot that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// First granule of the slot.
-    pub granule: u64,
-    /// Generation of the slot, above the earlier generations of its first granule.
-    pub generation: u32,
-}
 
 /// A free slot, and the word of its side's index whose lowest bit it is, or 0.
 #[derive(Clone, Copy)]

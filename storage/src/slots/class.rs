@@ -11,6 +11,9 @@
 
 use crate::arena::{BLOCK, Class, GRANULE};
 
+/// Id of a slot: its offset in the arena / 128 + 1; 0 for no slot.
+pub type SlotId = u32;
+
 /// Bytes of the smallest slot, and the unit of a slot's id.
 pub const UNIT: u64 = 128;
 /// Bytes of a slot's header, before the owner's bytes.

@@ -9,8 +9,7 @@
 //! ```
 //! A chunk is named by its first granule + 1; 0 for none. The last line has granules in place of chunks.
 
-use super::class::{CLASSES, LARGE, granules_of, size_of, slots_of};
-use super::id::SlotId;
+use super::class::{CLASSES, LARGE, SlotId, granules_of, size_of, slots_of};
 use crate::arena::GRANULE;
 use crate::bytes::u32_at;
 use crate::header::Header as Layout;

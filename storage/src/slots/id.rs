@@ -6,14 +6,11 @@
 //! **Design.** A granule's class is read from its entry and its chunk's line once, and remembered on the heap, one byte a granule. Only this
 //! store takes and gives its granules, and it keeps these bytes up to date.
 
-use super::chunk::{Line, USED, slot_at};
-use super::class::{CLASSES, HEAD, LARGE, UNIT, WIDE, granules_of, size_of, slots_of};
 use super::Slots;
+use super::chunk::{Line, USED, slot_at};
+use super::class::{CLASSES, HEAD, LARGE, SlotId, UNIT, WIDE, granules_of, size_of, slots_of};
 use crate::Platform;
 use crate::arena::{GRANULE, SlotState};
-
-/// Id of a slot: its offset in the arena / 128 + 1; 0 for no slot.
-pub type SlotId = u32;
 
 /// A slot's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

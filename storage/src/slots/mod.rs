@@ -34,8 +34,7 @@ pub mod rings;
 pub mod treap;
 mod undo;
 
-pub use class::MAX_LEN;
-pub use id::SlotId;
+pub use class::{MAX_LEN, SlotId};
 
 use crate::arena::{Arena, Owner};
 use crate::{OpenError, Platform, Space};
