@@ -4,10 +4,11 @@
 
 use super::draft::{Admission, Draft, Standing, too_large};
 use super::header::{BlockMeta, StoredHeader};
+use super::postings::ids::EnterError;
 use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
 use super::store::{ChainStore, MAX_SPAN};
-use super::transit::{EnterError, Entered, INSTRUCTIONS};
+use super::transit::{Entered, INSTRUCTIONS};
 use crate::owners;
 use ic_coppice_interface::seals::{self, Leaf, Seal};
 use ic_coppice_interface::segments::{Index, Segment, check_receipts};

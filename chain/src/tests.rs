@@ -1,5 +1,6 @@
 //! Unit tests of the chain under damage and refused growth, which only a test inside the crate can cause.
 
+use super::postings::ids::EnterError;
 use super::upload::cell::Upload;
 use super::*;
 use crate::testing::{block, fresh, id, reopen};
@@ -121,7 +122,7 @@ fn ids_are_entered_whole_or_not_at_all() {
     chain.index.fail_after(50);
     let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
     let refused = chain.insert_ids(&blobs, &meta, &index, 0, &mut Meter::unlimited()).err();
-    assert_eq!(refused, Some(transit::EnterError::Grow(GrowError::OutOfSpace)));
+    assert_eq!(refused, Some(EnterError::Grow(GrowError::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);
     append(&mut chain, &mut blobs, &block(2, &repeated(2), 10)).unwrap();

@@ -19,8 +19,9 @@
 
 use super::postings::ids::EnteredIds;
 use super::postings::keys::EnteredKeys;
+use super::postings::sweep::IndexTable;
 use super::store::ChainStore;
-use ic_coppice_storage::{Counting, GrowError, Meter};
+use ic_coppice_storage::{Counting, Meter};
 
 /// Instructions after which a message enters or takes out no other reference. An append that enters only a part of its block takes that part
 /// out again, which takes no more than entering it did.
@@ -36,20 +37,6 @@ pub(super) const PAGES: u64 = 13_000;
 pub(super) struct Entered {
     pub ids: EnteredIds,
     pub keys: EnteredKeys,
-}
-
-/// Reasons why a slice was not entered. Nothing has changed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum EnterError {
-    Grow(GrowError),
-    /// The links of earlier slices cannot be read.
-    Unreadable(String),
-}
-
-impl From<GrowError> for EnterError {
-    fn from(error: GrowError) -> Self {
-        Self::Grow(error)
-    }
 }
 
 impl Entered {
@@ -76,5 +63,17 @@ impl ChainStore {
     pub(super) fn counting(&self, references: u64) -> Option<Counting> {
         let counts = references > FEW && self.index.pages() + self.keys.pages() > PAGES;
         counts.then(Counting::begin)
+    }
+
+    /// Restores both tables to their state before a slice was entered.
+    pub(super) fn revert_entered(&mut self, entered: &Entered) {
+        self.revert_keys(&entered.keys);
+        entered.ids.revert(&mut self.index);
+    }
+
+    /// Reduces the sweeps' debt by the stale postings that an entered block has replaced.
+    pub(super) fn settle_replaced(&mut self, entered: &Entered) {
+        entered.ids.replaced().for_each(|posting| self.settle(IndexTable::Ids, posting));
+        entered.keys.replaced().for_each(|posting| self.settle(IndexTable::Keys, posting));
     }
 }

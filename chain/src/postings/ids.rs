@@ -20,15 +20,27 @@
 //! entry.
 
 use super::links::{LINK, NONE, links_len};
-use super::sweep::IndexTable;
 use crate::header::BlockMeta;
 use crate::store::ChainStore;
-use crate::transit::{EnterError, Entered};
 use ic_coppice_interface::segments::{ID, Index};
-use ic_coppice_storage::Meter;
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::table::{Change, HashTable};
+use ic_coppice_storage::{GrowError, Meter};
 use std::ops::Range;
+
+/// Reasons why a slice was not entered. Nothing has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EnterError {
+    Grow(GrowError),
+    /// The links of earlier slices cannot be read.
+    Unreadable(String),
+}
+
+impl From<GrowError> for EnterError {
+    fn from(error: GrowError) -> Self {
+        Self::Grow(error)
+    }
+}
 
 /// A slice of a block's ids that is in the table, and what it replaced.
 #[derive(Debug, Default)]
@@ -239,17 +251,5 @@ impl ChainStore {
             }
         }
         Ok(None)
-    }
-
-    /// Restores both tables to their state before a slice was entered.
-    pub(crate) fn revert_entered(&mut self, entered: &Entered) {
-        self.revert_keys(&entered.keys);
-        entered.ids.revert(&mut self.index);
-    }
-
-    /// Reduces the sweeps' debt by the stale postings that an entered block has replaced.
-    pub(crate) fn settle_replaced(&mut self, entered: &Entered) {
-        entered.ids.replaced().for_each(|posting| self.settle(IndexTable::Ids, posting));
-        entered.keys.replaced().for_each(|posting| self.settle(IndexTable::Keys, posting));
     }
 }
