@@ -1,6 +1,6 @@
 //! A node's chain, as `client.follow` reads it.
 
-use super::{FollowArgs, wrong_line};
+use super::args::{FollowArgs, wrong_line};
 use crate::Block;
 use crate::index::{Extra, coppice_block};
 use crate::node::{Node, Stopped};
