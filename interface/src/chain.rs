@@ -1,6 +1,7 @@
 //! Blocks of the chain: appends, uploads, reads, rollbacks and resets.
 
 use crate::error::{NoMemory, NotReady, UploadOpen};
+use crate::segments::{BadSegment, digests};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy, UtxoError};
 use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
@@ -29,6 +30,15 @@ pub struct AppendBlock {
     pub index: ByteBuf,
     /// The SHA-256 of each segment: checked if the setting `verify_segments` is on, and always stored and exported.
     pub sha256: BySegment<ByteBuf>,
+}
+
+impl AppendBlock {
+    /// Returns the block with the SHA-256 of its segments.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        self.sha256 = digests([&self.body, &self.receipts, &self.index]);
+        self
+    }
 }
 
 /// A block that is uploaded in chunks, because it is longer than an ingress message.
@@ -230,6 +240,12 @@ pub enum AppendError {
         /// The reason as a sentence.
         message: String,
     },
+}
+
+impl From<BadSegment> for AppendError {
+    fn from(bad: BadSegment) -> Self {
+        Self::BadEncoding { segment: bad.segment as u8, offset: bad.at, why: bad.why }
+    }
 }
 
 /// The blocks of a list that are kept after a message.
@@ -631,4 +647,18 @@ pub enum ResetError {
         /// The reason as a sentence.
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_sealed_with_what_its_segments_are() {
+        let block = AppendBlock { body: ByteBuf::from(b"abc"), ..AppendBlock::default() }.sealed();
+        let of_abc = [0xBA, 0x78, 0x16, 0xBF, 0x8F, 0x01, 0xCF, 0xEA];
+        assert_eq!(block.sha256.body[..8], of_abc);
+        assert_eq!(block.sha256.receipts, block.sha256.index);
+        assert_eq!(block.sha256[1].len(), 32);
+    }
 }

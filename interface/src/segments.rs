@@ -6,7 +6,6 @@
 //! ```
 //! All integers are little-endian. An end offset counts from the start of `bytes`.
 
-use crate::{AppendBlock, AppendError};
 use ic_coppice_macros::candid_type;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -278,12 +277,6 @@ impl<T> ops::IndexMut<usize> for BySegment<T> {
     }
 }
 
-impl From<BadSegment> for AppendError {
-    fn from(bad: BadSegment) -> Self {
-        Self::BadEncoding { segment: bad.segment as u8, offset: bad.at, why: bad.why }
-    }
-}
-
 /// Reason why a segment cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EncodeError {
@@ -405,15 +398,6 @@ pub fn digests(segments: [&[u8]; 3]) -> BySegment<ByteBuf> {
     segments.map(|segment| ByteBuf::from(Sha256::digest(segment).to_vec())).into()
 }
 
-impl AppendBlock {
-    /// Returns the block with the SHA-256 of its segments.
-    #[must_use]
-    pub fn sealed(mut self) -> Self {
-        self.sha256 = digests([&self.body, &self.receipts, &self.index]);
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -503,14 +487,5 @@ mod tests {
         assert!(Receipts::parse(&segment, 3).is_err() && Receipts::parse(&segment[..9], 4).is_err());
         assert_eq!(Receipts::parse(&[], 7).unwrap().get(0), None);
         assert_eq!(encode_receipts::<&[u8]>(&[]).unwrap(), [0; 4]);
-    }
-
-    #[test]
-    fn a_block_is_sealed_with_what_its_segments_are() {
-        let block = AppendBlock { body: ByteBuf::from(b"abc"), ..AppendBlock::default() }.sealed();
-        let of_abc = [0xBA, 0x78, 0x16, 0xBF, 0x8F, 0x01, 0xCF, 0xEA];
-        assert_eq!(block.sha256.body[..8], of_abc);
-        assert_eq!(block.sha256.receipts, block.sha256.index);
-        assert_eq!(block.sha256[1].len(), 32);
     }
 }
