@@ -4,7 +4,7 @@ use super::blocks::Made;
 use super::feed::InBlock;
 use super::ledger::Id;
 use super::plan::DEPTH;
-use super::story::{Aside, OnChain, Story};
+use super::story::{Aside, Old, OnChain, Stage, Story};
 use anyhow::{Context, Result, bail, ensure};
 use coppice_testkit::single_calls;
 use ic_coppice_cli::client::{CanisterClient, Wait, told};
@@ -14,35 +14,6 @@ use ic_coppice_interface::*;
 
 /// Instructions of a tick while a run must be interrupted: enough for one record.
 const FEW_INSTRUCTIONS: u64 = 1;
-
-/// Stages of the old unmined transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Seen,
-    Preserved,
-    /// Its parents would be deleted by now if they were not preserved.
-    Outlived,
-    Mined,
-    Expired,
-    Gone,
-}
-
-/// A transaction that stays unmined for long, and spends the last outputs of its parents.
-#[derive(Debug)]
-pub struct Old {
-    aside: Aside,
-    parents: Vec<Id>,
-    /// The height at which its parents were due.
-    due: u32,
-    stage: Stage,
-}
-
-impl Old {
-    /// Returns true if its parents were deleted in the end.
-    pub fn is_over(&self) -> bool {
-        self.stage == Stage::Gone
-    }
-}
 
 impl<C: CanisterClient> Story<'_, C> {
     /// Submits the transaction that will become old and unmined.

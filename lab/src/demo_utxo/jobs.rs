@@ -1,24 +1,13 @@
 //! Jobs of the pruner: waits for them, and enters ended jobs into the ledger.
 
-use super::report::JobFigures;
 use super::story::Story;
 use anyhow::{Result, bail, ensure};
 use ic_coppice_cli::client::{CanisterClient, Wait};
 use ic_coppice_interface::*;
-use std::collections::HashSet;
 use std::time::Duration;
 
 /// Jobs of a page.
 const JOBS_OF_A_PAGE: u32 = 40;
-
-/// Ended jobs, and their figures.
-#[derive(Default)]
-pub struct Jobs {
-    seen: HashSet<u64>,
-    /// True if a job waits or runs.
-    pub due: bool,
-    pub figures: JobFigures,
-}
 
 impl<C: CanisterClient> Story<'_, C> {
     /// Notes a block that was applied, of which the canister is thereby notified.

@@ -1,13 +1,11 @@
 //! The story, block by block: the chain, the persister, and the events to report.
 
 use super::blocks::{Generator, Made};
-use super::events::Old;
 use super::external::External;
-use super::jobs::Jobs;
 use super::ledger::{Id, Ledger};
 use super::persister::Persister;
 use super::plan::{LAG, MATURITY, Plan};
-use super::report::Row;
+use super::report::{JobFigures, Row};
 use super::verify::verify;
 use anyhow::{Context, Result, bail};
 use bitcoin::BlockHash;
@@ -17,6 +15,7 @@ use ic_coppice_cli::progress::Progress;
 use ic_coppice_cli::report::count;
 use ic_coppice_cli::utxo;
 use ic_coppice_interface::UtxoPrunerSettings;
+use std::collections::HashSet;
 
 /// Number of regular rows, which report only the chain's growth.
 const REGULAR: u32 = 10;
@@ -39,6 +38,45 @@ pub struct Aside {
     pub id: Id,
     /// The transaction.
     pub made: Made,
+}
+
+/// Stages of the old unmined transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Seen,
+    Preserved,
+    /// Its parents would be deleted by now if they were not preserved.
+    Outlived,
+    Mined,
+    Expired,
+    Gone,
+}
+
+/// A transaction that stays unmined for long, and spends the last outputs of its parents.
+#[derive(Debug)]
+pub struct Old {
+    pub aside: Aside,
+    pub parents: Vec<Id>,
+    /// The height at which its parents were due.
+    pub due: u32,
+    pub stage: Stage,
+}
+
+impl Old {
+    /// Returns true if its parents were deleted in the end.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Gone
+    }
+}
+
+/// Ended jobs, and their figures.
+#[derive(Default)]
+pub struct Jobs {
+    /// Ids of the jobs.
+    pub seen: HashSet<u64>,
+    /// True if a job waits or runs.
+    pub due: bool,
+    pub figures: JobFigures,
 }
 
 /// Events that are reported once, in this order.
