@@ -132,6 +132,16 @@ impl State {
     }
 }
 
+/// The contents of a snapshot: the parts of a canister that come back when it is loaded.
+#[derive(Clone)]
+pub(crate) struct Contents {
+    pub(crate) heap: HeapImage,
+    pub(crate) stable: StableMemory,
+    pub(crate) code: Option<Arc<CanisterModule>>,
+    pub(crate) certified_data: Vec<u8>,
+    pub(crate) bytes: u64,
+}
+
 /// A canister on the host.
 pub(crate) struct Canister {
     pub(crate) id: Principal,

@@ -3,28 +3,14 @@
 //! Both hold clones of memories, which share their pages with the live ones until either side writes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use candid::Principal;
 
-use crate::canister::{Canister, State};
+use crate::canister::{Canister, Contents, State};
 use crate::cycles;
-use crate::heap::HeapImage;
 use crate::host::{Host, or_anonymous};
-use crate::module::CanisterModule;
 use crate::reject::{ErrorCode, RejectResponse};
-use crate::stable_memory::StableMemory;
 use crate::subnet::{Shared, Subnet};
-
-/// The contents of a snapshot: the parts of a canister that come back when it is loaded.
-#[derive(Clone)]
-pub(crate) struct Contents {
-    heap: HeapImage,
-    stable: StableMemory,
-    code: Option<Arc<CanisterModule>>,
-    certified_data: Vec<u8>,
-    bytes: u64,
-}
 
 /// A snapshot of a canister: heap, globals, stable memory, code and certified data. Settings, cycles, timer and log are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

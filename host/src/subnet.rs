@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candid::Principal;
 
 use crate::call_context::MessageId;
-use crate::canister::{Canister, State, Surroundings};
+use crate::canister::{Canister, Contents, State, Surroundings};
 use crate::certificate::{self, FIRST_MOMENT, Keys};
 use crate::context::OutgoingCall;
 use crate::cycles::{self, Saturation};
@@ -16,7 +16,6 @@ use crate::limits::Limits;
 use crate::reject::{ErrorCode, RejectResponse, not_found};
 use crate::rounds::Rounds;
 use crate::settings::Settings;
-use crate::snapshot::Contents;
 
 /// Cycles a canister starts with, as on PocketIC.
 pub(crate) const DEFAULT_CYCLES: u128 = 100_000_000_000_000;
