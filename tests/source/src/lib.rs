@@ -1,22 +1,40 @@
-//! Checks of the workspace's source: the import graph of each crate, and the words of comments and pages.
-//!
-//! An import is a path in one file that names something that another file defines: in a `use`, an expression, a type, an attribute's
-//! text or a macro's argument. A path is followed through aliases, glob imports and `pub use` to the file that defines the name.
-//! Tests and the bench's endpoints are left out. A `pub use` by itself imports nothing: it passes a name on.
+//! Checks of the workspace's source: the words of comments and pages, and the files that other checks read.
 
-mod graph;
-mod module;
-mod paths;
 pub mod words;
 
-pub use graph::{Graph, Inherent};
+use std::path::{Path, PathBuf};
 
-/// Reads the crate whose root file is `src/lib.rs`, or `src/main.rs`, below `directory`.
+/// Returns the files below `root`, by path below it. Built files and hidden directories are left out.
 ///
 /// # Errors
 ///
-/// The file that cannot be read or parsed, and why.
-pub fn read(directory: &std::path::Path) -> Result<Graph, String> {
-    let modules = module::Modules::read(directory)?;
-    Ok(graph::of(&modules))
+/// The directory that cannot be read, and why.
+pub fn files(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let (mut folders, mut files) = (vec![root.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !path.is_dir() {
+                files.push(path.strip_prefix(root).unwrap_or(&path).to_owned());
+            } else if !name.starts_with('.') && name != "target" && name != "node_modules" {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the Rust files of a crate below its `src`, by path below it, without those of unit tests: `tests.rs`, and all below `tests/`.
+///
+/// # Errors
+///
+/// As [`files`].
+pub fn production(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let is_production = |file: &PathBuf| {
+        let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+        is_rust && file.with_extension("").components().all(|part| part.as_os_str() != "tests")
+    };
+    Ok(files(&directory.join("src"))?.into_iter().filter(is_production).collect())
 }

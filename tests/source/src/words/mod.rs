@@ -79,23 +79,12 @@ impl Words {
 ///
 /// The file that cannot be read, and why.
 pub fn read(root: &Path) -> Result<BTreeMap<String, Words>, String> {
-    let (mut folders, mut words) = (vec![root.to_owned()], BTreeMap::new());
-    while let Some(folder) = folders.pop() {
-        let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_dir() {
-                if !name.starts_with('.') && name != "target" && name != "node_modules" {
-                    folders.push(path);
-                }
-                continue;
-            }
-            let below = path.strip_prefix(root).unwrap_or(&path);
-            if let Some(kind) = Kind::of(below) {
-                let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-                words.insert(below.display().to_string(), Words::of(kind, &text));
-            }
+    let mut words = BTreeMap::new();
+    for file in crate::files(root)? {
+        if let Some(kind) = Kind::of(&file) {
+            let path = root.join(&file);
+            let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+            words.insert(file.display().to_string(), Words::of(kind, &text));
         }
     }
     Ok(words)

@@ -1,6 +1,6 @@
 //! Errors are shown by their sentences: no production code formats one with `{:?}`, whose names and braces are not for people.
 
-use coppice_source::read;
+use coppice_source::production;
 use std::path::{Path, PathBuf};
 
 /// Crates whose errors people see.
@@ -27,8 +27,8 @@ fn no_production_code_shows_an_error_with_its_debug_form() {
     let mut files = 0;
     for name in CRATES {
         let source = root().join(name);
-        for file in &read(&source).unwrap().files {
-            let text = std::fs::read_to_string(source.join("src").join(file)).unwrap();
+        for file in production(&source).unwrap() {
+            let text = std::fs::read_to_string(source.join("src").join(&file)).unwrap();
             assert_eq!(debugged(&text), [""; 0], "{name}/src/{}", file.display());
             files += 1;
         }

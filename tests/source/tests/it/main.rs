@@ -2,6 +2,6 @@
 
 mod docs;
 mod errors;
-mod imports;
+mod models;
 mod other_builds;
 mod words;
