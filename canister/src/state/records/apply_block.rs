@@ -13,7 +13,7 @@ use std::convert::Infallible;
 const MOST_IDS: u32 = 20;
 
 impl State {
-    pub(in crate::state) fn shown_applying(&self) -> Fields {
+    pub(crate) fn shown_applying(&self) -> Fields {
         let shown = self.records.applier.status().map_or(
             "none".into(),
             |UtxoApplyPosition { base, next, transactions, .. }| {
