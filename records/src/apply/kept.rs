@@ -1,6 +1,6 @@
 //! Reads of one transaction of a kept block, for a record that is created from it, and for a record that names its place.
 
-use super::window::{BodyError, Reach, Window};
+use super::window::{BodyError, WalkLimits, Window};
 use crate::utxo::{self, BytesOf, Hash};
 use ic_coppice_interface::blocks::Blocks;
 use ic_coppice_interface::segments::Segment;
@@ -30,9 +30,9 @@ pub fn transaction(blocks: &dyn Blocks, blobs: &BlobStore, number: u64, position
         return Err(UtxoRefusal::NotKept);
     }
     let mut window = Window::new(block);
-    let reach = Reach::until(Ic::instructions().saturating_add(INSTRUCTIONS));
-    let start = window.offset_of((blocks, blobs), position, reach).map_err(refused)?;
-    let end = window.end_of((blocks, blobs), start, Reach::RECORD).map_err(|error| match error {
+    let limits = WalkLimits::until(Ic::instructions().saturating_add(INSTRUCTIONS));
+    let start = window.offset_of((blocks, blobs), position, limits).map_err(refused)?;
+    let end = window.end_of((blocks, blobs), start, WalkLimits::RECORD).map_err(|error| match error {
         BodyError::Long => utxo::too_long(),
         error => refused(error),
     })?;

@@ -5,7 +5,7 @@
 use super::ids;
 use super::message::{MOST_READ, Run};
 use super::position::Phase;
-use super::window::{BodyError, Reach, Source, Window, bad};
+use super::window::{BodyError, Source, WalkLimits, Window, bad};
 use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, NotApplied, Parsed, Unhashed};
 use ic_coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 use ic_coppice_storage::blob::BlobStore;
@@ -71,7 +71,7 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
         is_there = is_there || first(window.read(source, offset, len).map_err(Halt::Body)?, offset)?.is_some();
     }
     if !is_there {
-        let end = window.end_of(source, offset, Reach::RECORD).map_err(|error| match error {
+        let end = window.end_of(source, offset, WalkLimits::RECORD).map_err(|error| match error {
             BodyError::Long => NotApplied::record(utxo::too_long()).into(),
             error => Halt::Body(error),
         })?;
@@ -139,7 +139,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             }
             let mut skimmed = Window::new(window.block);
             let end = skimmed
-                .end_of(source, run.position.offset, Reach::until(run.end))
+                .end_of(source, run.position.offset, WalkLimits::until(run.end))
                 .map_err(|error| run.body_error(error))?;
             run.skipped(end);
             return Ok(Step::Done);

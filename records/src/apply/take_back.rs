@@ -10,7 +10,7 @@
 use super::message::{INSTRUCTIONS, MOST_READ};
 use super::note::AppliedNote;
 use super::position::{Applier, Back, Phase, Stage, Stored};
-use super::window::{BodyError, Reach, Window};
+use super::window::{BodyError, WalkLimits, Window};
 use super::{Stores, kept};
 use crate::utxo::{BlockTerms, Call, Hash, MAX_INPUTS};
 use ic_coppice_interface::UtxoRefusal;
@@ -243,7 +243,7 @@ impl Part<'_, '_> {
             let at = if back.offset > 0 { back.offset } else { window.begin(source)? };
             let txid = window.ids(source, transaction..transaction + 1)?.first().copied().unwrap_or_default();
             let is_gone = stores.utxo.is_gone(&txid);
-            let end = window.walk(source, at, Reach::until(*last), &mut |outpoint| {
+            let end = window.walk(source, at, WalkLimits::until(*last), &mut |outpoint| {
                 // A transaction with more inputs never had a record.
                 if is_gone && inputs.len() < MAX_INPUTS as usize {
                     inputs.push(outpoint);

@@ -58,14 +58,14 @@ pub struct Window {
 
 /// Limits of a walk over lengths.
 #[derive(Clone, Copy)]
-pub struct Reach {
+pub struct WalkLimits {
     /// Bytes of a transaction.
     bytes: u64,
     /// Value of the instruction counter.
     end: Option<u64>,
 }
 
-impl Reach {
+impl WalkLimits {
     /// A transaction that has at most as many bytes as a record's transaction.
     pub const RECORD: Self = Self { bytes: MAX_TRANSACTION, end: None };
 
@@ -150,8 +150,8 @@ impl Window {
     }
 
     /// Returns the byte after the transaction that begins at `at`, as far as a walk goes. Nothing but lengths is read.
-    pub fn end_of(&mut self, source: Source, at: u64, reach: Reach) -> Result<u64, BodyError> {
-        self.walk(source, at, reach, &mut |_| {})
+    pub fn end_of(&mut self, source: Source, at: u64, limits: WalkLimits) -> Result<u64, BodyError> {
+        self.walk(source, at, limits, &mut |_| {})
     }
 
     /// Passes the outpoint of each input of the transaction that begins at `at`, and returns the byte after the transaction, as far as a walk
@@ -160,11 +160,11 @@ impl Window {
         &mut self,
         source: Source,
         at: u64,
-        reach: Reach,
+        limits: WalkLimits,
         each: &mut dyn FnMut((Hash, u32)),
     ) -> Result<u64, BodyError> {
-        let last = at.saturating_add(reach.bytes);
-        self.end = reach.end;
+        let last = at.saturating_add(limits.bytes);
+        self.end = limits.end;
         let end = self.walk_to(source, at, last, each);
         self.end = None;
         end.and_then(|end| if end > last { Err(BodyError::Long) } else { Ok(end) })
@@ -223,8 +223,8 @@ impl Window {
     }
 
     /// Returns the first byte of a transaction of the block, as far as a walk goes.
-    pub fn offset_of(&mut self, source: Source, transaction: u32, reach: Reach) -> Result<u64, BodyError> {
+    pub fn offset_of(&mut self, source: Source, transaction: u32, limits: WalkLimits) -> Result<u64, BodyError> {
         let first = self.begin(source)?;
-        (0..transaction).try_fold(first, |at, _| self.end_of(source, at, reach))
+        (0..transaction).try_fold(first, |at, _| self.end_of(source, at, limits))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::apply::AppliedNote;
-use crate::apply::window::{BodyError, Reach, Source, Window};
+use crate::apply::window::{BodyError, Source, WalkLimits, Window};
 use crate::utxo::MAX_TRANSACTION;
 use coppice_model::transactions::{Tx, var_int};
 use ic_coppice_interface::blocks::Blocks as _;
@@ -245,7 +245,7 @@ fn limit_of_instructions_ends_with_a_walk_that_fails() {
     let source: Source = (&world.chain, &world.blobs);
     let mut window = Window::new(world.chain.kept(0).unwrap());
     twin::with(|world| world.instructions = 10);
-    let walked = window.end_of(source, 81, Reach::until(5));
+    let walked = window.end_of(source, 81, WalkLimits::until(5));
     assert!(matches!(walked, Err(BodyError::Long)), "{walked:?}");
     assert!(window.read(source, 0, 1).is_ok());
 }
