@@ -54,8 +54,8 @@ pub trait Answered: Sized {
     }
 }
 
-impl<F: Future<Output: Outcome>> Answered for F {
-    type Answer = <F::Output as Outcome>::Answer;
+impl<F: Future<Output: CallResult>> Answered for F {
+    type Answer = <F::Output as CallResult>::Answer;
 
     fn try_answer(self) -> Result<Self::Answer, Reject> {
         pollster::block_on(self).try_answer().map_err(|error| match error.failure {
@@ -68,7 +68,7 @@ impl<F: Future<Output: Outcome>> Answered for F {
 }
 
 /// The result of a call of the client.
-pub trait Outcome {
+pub trait CallResult {
     /// As [`Answered::Answer`].
     type Answer;
 
@@ -79,7 +79,7 @@ pub trait Outcome {
     fn try_answer(self) -> Result<Self::Answer, CallError>;
 }
 
-impl<T> Outcome for Result<T, CallError> {
+impl<T> CallResult for Result<T, CallError> {
     type Answer = T;
 
     fn try_answer(self) -> Result<T, CallError> {
@@ -87,7 +87,7 @@ impl<T> Outcome for Result<T, CallError> {
     }
 }
 
-impl<T, E> Outcome for Result<T, Error<E>> {
+impl<T, E> CallResult for Result<T, Error<E>> {
     type Answer = Result<T, E>;
 
     fn try_answer(self) -> Result<Result<T, E>, CallError> {
