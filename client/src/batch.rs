@@ -208,7 +208,7 @@ mod tests {
             file_type: FileType::Outputs,
             store_type: StoreType::PeerRegistry,
         };
-        let outside = ExternalTransaction {
+        let external = ExternalTransaction {
             txid: hash(),
             store,
             coinbase: true,
@@ -223,7 +223,7 @@ mod tests {
             TransactionSource::Raw(ByteBuf::from(vec![1; 70_000])),
             TransactionSource::Uploaded(hash()),
             TransactionSource::Outputs(partial),
-            TransactionSource::External(outside),
+            TransactionSource::External(external),
         ] {
             let record = UtxoCreate {
                 source,
@@ -272,7 +272,7 @@ mod tests {
             let (txid, outputs) = (Txid::from([0; 32]), vec![output.clone(); count]);
             TransactionSource::Outputs(PartialTransaction { txid, coinbase: true, total_outputs: 1, outputs })
         };
-        let outside = |inputs, hashes| {
+        let external = |inputs, hashes| {
             let (file_type, store_type) = (FileType::Outputs, StoreType::PeerRegistry);
             TransactionSource::External(ExternalTransaction {
                 txid: Txid::from([0; 32]),
@@ -290,9 +290,9 @@ mod tests {
             (raw(), 2_000, 100),
             (outputs(1), 9, 5_001),
             (outputs(2_000), 0, 100),
-            (outside(1_000, 0), 1, 100),
-            (outside(0, 1_000), 0, 100),
-            (outside(1, 1), 9, 5_001),
+            (external(1_000, 0), 1, 100),
+            (external(0, 1_000), 0, 100),
+            (external(1, 1), 9, 5_001),
         ] {
             let mined = Some(MinedIn { blocks: vec![block; blocks], on_longest_chain: true });
             let record =

@@ -62,7 +62,7 @@ impl Item for UtxoCreate {
         const OUTPUT: Size = Size { bytes: 24, units: 58 };
         const OUTPOINT: Size = Size { bytes: 44, units: 64 };
         const HASH: Size = Size { bytes: 40, units: 38 };
-        const OUTSIDE: Size = Size { bytes: 128, units: 272 };
+        const EXTERNAL: Size = Size { bytes: 128, units: 272 };
         let blocks = self.mined.as_ref().map_or(0, |mined| mined.blocks.len());
         let source = match &self.source {
             TransactionSource::Raw(bytes) => Size::of(bytes),
@@ -72,7 +72,7 @@ impl Item for UtxoCreate {
                 outputs.iter().fold(SMALL, |sum, output| sum + OUTPUT + Size::of(&output.script))
             }
             TransactionSource::External(ExternalTransaction { store, inputs, utxo_hashes, .. }) => {
-                OUTSIDE + Size::of(&store.blob_key) + OUTPOINT.times(inputs.len()) + HASH.times(utxo_hashes.len())
+                EXTERNAL + Size::of(&store.blob_key) + OUTPOINT.times(inputs.len()) + HASH.times(utxo_hashes.len())
             }
         };
         RECORD + BLOCK.times(blocks) + source

@@ -37,7 +37,7 @@ pub struct DemoArgs {
     /// record verified
     #[arg(long)]
     pub utxo: bool,
-    /// With --utxo: keep transactions of three or more outputs outside the canister, in a directory; a blob worker deletes their files
+    /// With --utxo: keep transactions of three or more outputs in external blobs, files of a directory; a blob worker deletes the files
     /// after their records were pruned
     #[arg(long, requires = "utxo")]
     pub external: bool,

@@ -44,7 +44,7 @@ pub struct NewRecord {
     pub mined: Option<Block>,
     /// True for a double spend.
     pub conflicting: bool,
-    /// The description of a transaction whose bytes are kept outside the canister.
+    /// The description of a transaction whose bytes are in an external blob.
     pub external: Option<Box<ExternalTransaction>>,
 }
 

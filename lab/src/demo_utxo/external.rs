@@ -1,4 +1,4 @@
-//! Transactions outside the canister: each in a file of a directory, which a blob worker deletes after the record was pruned.
+//! Transactions in external blobs: files of a directory, which a blob worker deletes after the records were pruned.
 
 use super::blocks::Made;
 use super::ledger::{Entry, Ledger};

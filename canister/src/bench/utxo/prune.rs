@@ -138,12 +138,12 @@ fn make_due(
     state: &mut State,
     child: &Transaction,
     parents: [(&Transaction, usize); 2],
-    outside: bool,
+    is_external: bool,
     call: &Call,
 ) -> Result<(), String> {
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 1, height: HEIGHT, subtree: 0 }], on_longest_chain: true };
     let item = UtxoCreate { mined: Some(mined), ..child.item() };
-    if outside {
+    if is_external {
         insert_external(state, child, &item, call)?
     } else {
         insert(state, child, &item, call)?

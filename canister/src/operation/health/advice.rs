@@ -9,7 +9,7 @@ const CAP_ACTION: &str =
 
 /// Remedy if the limit of the transactions' data is near or reached.
 const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings; pruning records frees theirs. To keep all new transactions \
-     outside the canister, set it to 0.";
+     in external blobs, set it to 0.";
 
 /// Remedy if a cap of UTXO records is near or reached.
 pub const RECORDS_ACTION: &str = "Check which principal creates so many: if a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO \

@@ -1,4 +1,4 @@
-//! 2.6: transactions whose bytes are not in the record: in the BlobStore, or outside the canister.
+//! 2.6: transactions whose bytes are not in the record: in the BlobStore, or in an external blob.
 
 use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};

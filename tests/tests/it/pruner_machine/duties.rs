@@ -285,8 +285,8 @@ impl Machine {
             sum(|counts| counts.pages_deleted),
         );
         // A record with many inputs and no external blob is being deleted without being counted.
-        let outside = going.iter().filter(|txid| tick.before.0[*txid].blob.is_some()).count() as u64;
-        let expected = (gone.len() as u64, outside, *pages);
+        let external = going.iter().filter(|txid| tick.before.0[*txid].blob.is_some()).count() as u64;
+        let expected = (gone.len() as u64, external, *pages);
         // A job that takes over a run may inherit its counts, too.
         let inherits = self.run.is_some() && tick.jobs.iter().any(Progress::began);
         let what = "(deleted, deleting, pages) counted";

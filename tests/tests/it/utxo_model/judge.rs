@@ -46,12 +46,12 @@ fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
     if !(from..=to).contains(&seen.created_at_ns) {
         return Err(format!("  created at {}, not from {from} to {to}\n", seen.created_at_ns));
     }
-    let outside = match &seen.transaction {
+    let in_blobs = match &seen.transaction {
         TransactionPlace::Record | TransactionPlace::Block { .. } => false,
         TransactionPlace::Blobs { .. } => true,
-        TransactionPlace::External(_) => return Err("  its bytes are outside\n".into()),
+        TransactionPlace::External(_) => return Err("  its bytes are external\n".into()),
     };
-    if outside != expected.external() {
+    if in_blobs != expected.external() {
         return Err(format!("  its bytes are {:?}\n", seen.transaction));
     }
     let mut expected = expected.shown();
