@@ -1,4 +1,4 @@
-//! Work that traps repeatedly in ticks is quarantined and reported, and all other work is done. Only the embedded host has such faults.
+//! Work that traps repeatedly in ticks is skipped and reported, and all other work is done. Only the embedded host has such faults.
 
 use crate::deletion_queue::{WORKER, acquire, at, grant_workers, wanted};
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
@@ -88,7 +88,7 @@ fn work_off(coppice: &Coppice, what: &str) {
     panic!("{what}: stuck: {:?}", coppice.prune_status());
 }
 
-/// Asserts that every status names the quarantined work item, and that acknowledging it makes `health` healthy.
+/// Asserts that every status names the skipped work, and that acknowledging it makes `health` healthy.
 fn check_reported(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     let status = coppice.prune_status();
     assert!(status.skipped.len() == 1 && status.skipped[0].starts_with(name), "{what}: {:?}", status.skipped);
@@ -176,7 +176,7 @@ fn a_block_whose_pruning_traps_is_skipped_and_all_others_are_pruned() {
     assert!(places > 30);
 }
 
-/// With an interval of an hour only the safety timer fires, every ten minutes: trapping work is still quarantined, but later.
+/// With an interval of an hour only the safety timer fires, every ten minutes: trapping work is still skipped, but later.
 #[test]
 fn a_trapping_block_is_skipped_even_if_only_the_safety_timer_fires() {
     let (coppice, host) = chain();
@@ -348,7 +348,7 @@ fn a_trapping_upload_expiry_or_rollback_is_skipped_too() {
         coppice.pass(600);
     }
     assert_eq!(coppice.prune_status().pruned_before_block, DUE);
-    // The daemon is idle: quarantined work triggers no ticks.
+    // The daemon is idle: skipped work triggers no ticks.
     host.take_executions();
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());

@@ -283,7 +283,7 @@ impl Machine {
         let times = ticks(self);
         self.look(Cause::Tick)?;
         self.timer_lost &= trapped || ticks(self) <= times;
-        self.release_quarantined()
+        self.retry_skipped()
     }
 
     /// Lets ticks trap one after another, until later ticks do less.
@@ -292,15 +292,15 @@ impl Machine {
         (0..ticks).try_for_each(|_| self.tick_that(point))
     }
 
-    /// If ticks trap repeatedly, the next record is quarantined: an operator releases it.
-    fn release_quarantined(&mut self) -> Outcome {
+    /// If ticks trap repeatedly, the next record is skipped: an operator retries it.
+    fn retry_skipped(&mut self) -> Outcome {
         let skipped = self.view.as_ref().expect("it was looked at").status.skipped.clone();
         for UtxoSkipped { slot, txid, .. } in skipped {
-            ensure!(self.has_trapped, "{} is quarantined without a trap", self.family.name(&txid));
+            ensure!(self.has_trapped, "{} is skipped without a trap", self.family.name(&txid));
             self.note(format!("utxo_skip_record({slot}, false)"));
-            self.seen("a quarantined record is released");
+            self.seen("a skipped record is retried");
             let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "utxo_skip_record", (slot, false))?;
-            // Several quarantined records may have the same slot.
+            // Several skipped records may have the same slot.
             ensure!(
                 matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)),
                 "utxo_skip_record({slot}, false): {answer:?}"
