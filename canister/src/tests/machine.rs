@@ -40,12 +40,12 @@ struct Draft {
     keys: Vec<(u8, u8)>,
 }
 
-/// Damage to a record or to a blob of the log.
+/// Damage to a header or to a blob of the log.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     /// The header's mark is damaged.
     Header,
-    /// The record has a wrong location of the block.
+    /// The header names a wrong place of the payload.
     Misplaced(u64),
     /// The directory has no entry for the blob.
     Pointer,

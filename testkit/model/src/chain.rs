@@ -23,7 +23,7 @@ pub struct Made {
     pub offset: u64,
     /// Its monotonic timestamp.
     pub monotonic: u64,
-    /// True if its record, or a blob that holds part of it, was damaged.
+    /// True if its header, or a blob that holds part of it, was damaged.
     pub damaged: bool,
 }
 
@@ -151,7 +151,7 @@ impl Made {
         (self.ids.len() + self.keys.len()) as u64
     }
 
-    /// Returns the bytes of its record and index entries.
+    /// Returns the bytes of its header and index entries.
     fn bytes_outside_log(&self) -> u64 {
         256 + 32 * self.references()
     }

@@ -96,7 +96,7 @@ fn records_that_a_rollback_could_not_restore_are_acknowledged_after_the_new_bran
     assert!(coppice.by(Who::Controller).rollback_to(4, Some(true)).answer().unwrap().not_restored > Some(0));
     let found = problem(&coppice, ProblemCode::NotRestored).unwrap();
     append(&coppice, 1, 5..20, spent);
-    // Block 5 spends from block 4, whose record is gone.
+    // Block 5 spends from a transaction of block 4 whose record is gone.
     let refuse = |number| UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(1, number) };
     assert!(apply(&coppice, &refuse(5)).unwrap().has_more);
     let Err(UtxoApplyError::Stopped(stop)) = apply(&coppice, &refuse(5)) else { panic!("the parent has no record") };

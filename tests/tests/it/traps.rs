@@ -50,7 +50,7 @@ fn lost(coppice: &Coppice) -> u64 {
 }
 
 /// The first access to stable memory that only this call makes, and the number of accesses from there on. An access counts only if it is of
-/// an entry of the arena or of the mark of a record (16 bytes), or of a slice of an index, because every search for work reads records,
+/// an entry of the arena or of the mark of a header (16 bytes), or of a slice of an index, because every search for work reads headers,
 /// skipped work goes from the log's directory as well, and the first call of several writes words of the arena's sets that all of them share.
 fn own_accesses(
     host: &Host,

@@ -363,13 +363,13 @@ fn damaged_record_is_named_and_the_block_is_taken_back() {
 }
 
 #[test]
-fn damaged_index_segment_or_block_record_is_named_and_the_block_goes() {
-    for of_record in [true, false] {
+fn damaged_index_segment_or_header_is_named_and_the_block_goes() {
+    for of_header in [true, false] {
         let mut w = World::new();
         w.append(0, &[Tx::coinbase(0, 1)]);
         w.append(1, &[Tx::coinbase(1, 1), Tx::orphan(1, 1)]);
         (0..2).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
-        if of_record {
+        if of_header {
             w.chain.poison_header(1);
             assert!(!w.applier.is_applied(&w.chain, 1), "nothing tells that it is applied");
             w.applier.lower(1, None);
@@ -381,7 +381,7 @@ fn damaged_index_segment_or_block_record_is_named_and_the_block_goes() {
         }
         assert_eq!(w.applier.status().map(|status| (status.next, status.height)), Some((1, 1_001)));
     }
-    // The record is damaged in the middle.
+    // The header is damaged in the middle.
     let mut w = World::new();
     w.append(0, &[Tx::coinbase(0, 5_001)]);
     w.append(
