@@ -20,7 +20,8 @@ pub struct AppendBlock {
     pub parent_hash: BlockHash,
     /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp_secs: u64,
-    /// The body segment: any bytes. `utxo_apply_block` reads an 80-byte header, a VarInt count and the transactions.
+    /// The body segment: any bytes. Applying the block to UTXO records reads an 80-byte header, a VarInt count and the
+    /// transactions.
     pub body: ByteBuf,
     /// The receipts segment: empty, or u32 n ‖ n × u32 end offset ‖ bytes, all little-endian. n is the number of
     /// transactions. Each end offset counts from the start of `bytes`; receipts follow each other without gaps.

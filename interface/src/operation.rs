@@ -57,8 +57,8 @@ settings! {
     /// The liquid cycles below which the daemon does not prune. Only its safety timer runs then, and checks whether
     /// cycles have been added. With the default a canister on 13 nodes that still prunes can be upgraded.
     min_liquid_cycles: u128 = UPGRADE_RESERVE;
-    /// The liquid cycles below which calls that feed the canister are refused with `LowCycles`: `append_block`,
-    /// `begin_block`, `commit_block`, `utxo_create` and `schedule_blob_deletion`. Pruning continues down to
+    /// The liquid cycles below which calls that feed the canister are refused with `LowCycles`: calls that append blocks
+    /// or begin to upload them, create UTXO records, or schedule the deletion of blobs. Pruning continues down to
     /// `min_liquid_cycles`. 0: `min_liquid_cycles` plus the cost of 30 days of its firings for blocks.
     feed_min_liquid_cycles: u128 = 0;
     /// Nothing is pruned while no exporter is registered.
@@ -184,7 +184,7 @@ pub enum Role {
     Producer,
     /// Appends blocks, uploads them, and rolls back up to `max_rollback_blocks`.
     BlockProducer,
-    /// Changes UTXO records, notifies heights (`utxo_notify_block`), and schedules the deletion of external blobs.
+    /// Changes UTXO records, notifies heights, and schedules the deletion of external blobs.
     UtxoFeeder,
     /// Freezes, unfreezes and reassigns outputs.
     Alert,

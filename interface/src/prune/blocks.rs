@@ -137,7 +137,7 @@ pub enum HeldBy {
     /// Deletions are stopped (`set_deletions_stopped`): only an admin starts them again.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
-    /// The next block is not applied to the UTXO records yet (`utxo_apply_block`).
+    /// The next block is not applied to the UTXO records yet.
     #[error("the next block is not applied to the UTXO records yet: apply it, or call utxo_stop_applying")]
     UtxoApply,
 }

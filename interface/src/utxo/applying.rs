@@ -10,8 +10,8 @@ use thiserror::Error;
 #[candid_type]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingParents {
-    /// Skip the input and count it: for a store that starts in the middle of a chain. `utxo_process_conflicting` skips
-    /// such inputs of a winner, too.
+    /// Skip the input and count it: for a store that starts in the middle of a chain. Such inputs of a winner among
+    /// double spends are skipped, too.
     Skip,
     /// Stop at the transaction.
     #[default]

@@ -90,7 +90,7 @@ pub enum UtxoSpendError {
     TxNotFound,
     /// The transaction is a double spend.
     Conflicting,
-    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with the transaction, unlocks them.
+    /// The transaction's outputs cannot be spent yet: the feeder, or a block with the transaction, unlocks them.
     Locked,
     /// The output belongs to a coinbase, and becomes spendable at a later height.
     CoinbaseImmature {
@@ -202,7 +202,7 @@ pub enum UtxoError {
         /// The reason as a sentence.
         why: String,
     },
-    /// A winner of `utxo_process_conflicting` cannot spend one of the outputs that its inputs name, for this reason.
+    /// A winner among double spends cannot spend one of the outputs that its inputs name, for this reason.
     NotSpendable(Box<UtxoSpendError>),
     /// A reason that this version does not know.
     Other {
@@ -237,7 +237,7 @@ pub enum UtxoRefusal {
     /// The transaction is a double spend.
     #[error("the transaction is a double spend")]
     Conflicting,
-    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with the transaction, unlocks them.
+    /// The transaction's outputs cannot be spent yet: the feeder, or a block with the transaction, unlocks them.
     #[error("the transaction is locked")]
     Locked,
     /// The output belongs to a coinbase, and becomes spendable at a later height.

@@ -62,6 +62,16 @@ fn parts_are_understood_by_the_whole_interface() {
 }
 
 #[test]
+fn comments_of_the_part_without_utxo_records_name_no_method_that_the_part_lacks() {
+    let part = file("blocks.did");
+    let own = lint::methods(&part);
+    for method in coppice_did::methods::all().unwrap() {
+        let is_named = part.contains(&format!("`{}`", method.name));
+        assert!(!is_named || own.contains_key(method.name), "blocks.did names {}", method.name);
+    }
+}
+
+#[test]
 fn each_comment_ends_with_the_roles_of_its_method() {
     for method in coppice_did::methods::all().unwrap() {
         let roles: Vec<String> = method.roles.iter().map(|role| format!("`{role:?}`")).collect();
