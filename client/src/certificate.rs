@@ -48,7 +48,7 @@ pub struct Certified {
 /// # Errors
 /// When it is invalid, is not accepted, or proves no certified data of this canister and no time.
 pub fn vouched(bytes: &[u8], canister: Principal, verify: impl FnOnce(&Certificate) -> Result<()>) -> Result<Vouched> {
-    let certificate: Certificate = cbor::read(bytes).context("it is no certificate")?;
+    let certificate: Certificate = cbor::read(bytes).context("it cannot be decoded")?;
     verify(&certificate)?;
     let of = |path: &[&[u8]], what: &str| match certificate.tree.lookup_path(path) {
         LookupResult::Found(value) => Ok(value.to_vec()),

@@ -36,7 +36,7 @@ impl Transaction {
             Some(ty) => ty.as_str().and_then(|ty| u64::from_str_radix(ty.strip_prefix("0x")?, 16).ok()),
             None => Some(0),
         };
-        let ty = ty.and_then(|ty| u8::try_from(ty).ok()).ok_or_else(|| unreadable("its type is no byte".into()))?;
+        let ty = ty.and_then(|ty| u8::try_from(ty).ok()).ok_or_else(|| unreadable("its type must be a byte".into()))?;
         let read = if ty == DEPOSIT {
             let deposit = TxDeposit::deserialize(json).map_err(|why| unreadable(why.to_string()))?;
             Self::Deposit(deposit.seal_slow())

@@ -131,7 +131,7 @@ mod tests {
         }
         assert_eq!(image.pages_changed(&memory, &all(&memory)), 4);
         memory[OS_PAGE] = 1;
-        assert_eq!(image.pages_changed(&memory, &all(&memory)), 3, "rewriting the same bytes is no change");
+        assert_eq!(image.pages_changed(&memory, &all(&memory)), 3, "rewriting the same bytes is not a change");
         // New pages count if they hold anything.
         memory.resize(3 * CHUNK, 0);
         assert_eq!(image.pages_changed(&memory, &all(&memory)), 3);

@@ -240,7 +240,7 @@ macro_rules! methods {
             update utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>>: UTXO_FEEDERS, 330_062;
             /// Creates the records of a kept block's transactions, spends the outputs of their inputs, and sets the
             /// transactions mined, in the block's order. The result equals that of `utxo_create`, `utxo_spend` and
-            /// `utxo_set_mined`, except that a coinbase without a block is no double spend any more. Blocks are applied
+            /// `utxo_set_mined`, except that a coinbase without a block is no longer a double spend. Blocks are applied
             /// in order; an operator applies the first one, at any height. One message does as much as fits: repeat the
             /// call while it has more. The last one notifies the block's height. A transaction that cannot be applied
             /// stops the block, and nothing of it has changed; it can be skipped. An applied block is `known`, and the

@@ -7,7 +7,7 @@ use candid::Principal;
 use ic_coppice_macros::candid_type;
 use thiserror::Error;
 
-/// The argument of installation and upgrade. An argument of another type, or with a field that is no setting, is refused.
+/// The argument of installation and upgrade. An argument of another type, or with an unknown field, is refused.
 #[candid_type]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CanisterArg {

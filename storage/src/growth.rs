@@ -267,7 +267,7 @@ impl<P: Platform> Growth<P> {
         };
         let kept = self.terms.get().kept + set_aside;
         let for_storage = (kept + pages * price.threshold).saturating_sub(liquid);
-        // The balance is no less than the liquid cycles, so it is only asked for if something is reserved.
+        // The balance is at least the liquid cycles, so it is only asked for if something is reserved.
         let for_reserve = match reservation {
             0 => 0,
             _ => (kept + reservation).saturating_sub(P::cycle_balance()),

@@ -203,7 +203,7 @@ impl Platform for Twin {
 pub struct SparseMemory;
 
 impl SparseMemory {
-    /// Counts an access, and traps if that is planned, without output, because the trap is no failure of the test.
+    /// Counts an access, and traps if that is planned, without output, because the trap is not a failure of the test.
     fn access(world: &mut World) {
         world.instructions = world.instructions.saturating_add(world.instructions_per_access);
         match &mut world.trap_after {

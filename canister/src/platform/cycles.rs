@@ -160,7 +160,7 @@ mod tests {
         }
         assert_eq!(between_messages(), a_call, "the timer's work is done");
         set(3 * a_call, false);
-        assert_eq!(in_timer(0, between_messages), 5 * a_call, "a timer's work is no query, whatever the platform says");
+        assert_eq!(in_timer(0, between_messages), 5 * a_call, "a timer is not a query, whatever the platform says");
         set(u128::MAX, true);
         assert_eq!(between_messages(), u128::MAX);
     }

@@ -89,7 +89,7 @@ mod tests {
         roles.grant(Grant { principal: b, role: Role::Producer }).unwrap();
         assert!(roles.has(b, Role::Producer) && roles.has_any(b) && !roles.has(b, Role::Operator));
         roles.grant(Grant { principal: b, role: Role::Operator }).unwrap();
-        assert!(roles.has(b, Role::Operator) && !roles.has(b, Role::Admin), "an operator is no admin");
+        assert!(roles.has(b, Role::Operator) && !roles.has(b, Role::Admin), "an operator is not an admin");
         assert_eq!(
             roles.grant(Grant { principal: Principal::anonymous(), role: Role::Producer }),
             Err(RoleError::Anonymous)

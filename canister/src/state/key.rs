@@ -31,7 +31,7 @@ impl State {
         if self.key.is_set() {
             return Ok(());
         }
-        let random: ByteBuf = candid::decode_one(&reply?).map_err(|_| "the reply is no blob")?;
+        let random: ByteBuf = candid::decode_one(&reply?).map_err(|_| "the reply must be a blob")?;
         let bytes = random.first_chunk().filter(|_| random.len() == RANDOM);
         self.set_key(*bytes.ok_or_else(|| format!("the reply has {} bytes, not {RANDOM}", random.len()))?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Scan of a file: finds each block, and checks the block at once.
 //!
-//! A torn frame must not hide the blocks after it. So a block's own length counts, not that of its frame, and after anything that is no
-//! good block the scan goes on at the next magic. A block that fails may claim all bytes up to the end of the file, and so may the next one
+//! A torn frame must not hide the blocks after it. So a block's own length counts, not that of its frame, and after anything that is not
+//! a good block the scan goes on at the next magic. A block that fails may claim all bytes up to the end of the file, and so may the next one
 //! within it. So the bytes that are examined in vain are bounded.
 
 use super::file::{Content, Form, Source};

@@ -28,7 +28,7 @@ use std::rc::Rc;
 /// that the files' magic names, or by other `rules`.
 ///
 /// # Errors
-/// When a file cannot be read, is of no network that is known, or of another than the first; when there is no block.
+/// When a file cannot be read, or its network is unknown or differs from the first file's; when there is no block.
 pub fn scan(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Scan> {
     let files = file::list(paths)?;
     let sources = files.iter().map(|path| Source::identify(path).map(Rc::new)).collect::<Result<Vec<_>>>()?;
@@ -298,8 +298,8 @@ pub(crate) mod tests {
         fs::write(&path, [&obfuscated(0, &first)[..], &second, &[7]].concat()).unwrap();
         let half = scan(std::slice::from_ref(&path), None).unwrap();
         let expected = format!(
-            "{}: {} bytes from byte {at} on are no blocks of regtest, and may be blocks that are obfuscated otherwise, or of another network; \
-             they are left out. Get the file anew, or remove these bytes if they are no blocks",
+            "{}: {} bytes from byte {at} on are not blocks of regtest and are left out; they may be blocks of another network, or obfuscated \
+             differently. Get the file anew, or remove these bytes if they are not blocks",
             path.display(),
             second.len() + 1
         );

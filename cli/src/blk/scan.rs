@@ -27,8 +27,8 @@ pub struct Found {
 /// Bytes of a file, where a block should begin, that are none in the file's form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{file}: {bytes} bytes from byte {at} on are no blocks of {rules}, and may be blocks that are obfuscated otherwise, or of another \
-     network; they are left out. Get the file anew, or remove these bytes if they are no blocks"
+    "{file}: {bytes} bytes from byte {at} on are not blocks of {rules} and are left out; they may be blocks of another network, or \
+     obfuscated differently. Get the file anew, or remove these bytes if they are not blocks"
 )]
 pub struct Foreign {
     pub file: String,

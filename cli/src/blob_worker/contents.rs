@@ -53,8 +53,8 @@ impl Contents {
     /// When the bytes are not a marker. A proxy before the store may answer anything, so such an error proves nothing about the store.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let is_object = serde_json::from_slice(bytes).is_ok_and(|value: serde_json::Value| value.is_object());
-        ensure!(is_object, "{NAME} is no marker: {SHOULD}");
-        serde_json::from_slice(bytes).map_err(|why| anyhow!("{NAME} is no marker: {why}; {SHOULD}"))
+        ensure!(is_object, "{NAME} is invalid: {SHOULD}");
+        serde_json::from_slice(bytes).map_err(|why| anyhow!("{NAME} is invalid: {why}; {SHOULD}"))
     }
 
     /// The fields of the marker that concern the store as a whole.

@@ -16,7 +16,7 @@ const HELP: &str = "\
 Each seal is computed from the header and the seal before it, and compared; each certificate is checked at its own time, whatever its age. The \
 segments' lengths and SHA-256 are part of the header. The segments themselves, and the tables transactions, keys and receipts, are not \
 read.
-Ends with code 1 at the first block or certificate that is wrong. Newest blocks without a certificate are no error; the report lists them.";
+Ends with code 1 at the first block or certificate that is wrong. The newest blocks may lack a certificate; the report lists them.";
 
 /// Options of `coppice verify`.
 #[derive(Clone, Debug, clap::Args)]

@@ -368,7 +368,7 @@ impl<'a> World<'a> {
                 Ok(Event::CaughtUp) => break,
                 Ok(_) => {}
                 Err(error) if error.to_string().contains("missed its proved digest 10 times") => break,
-                // An answer that is no Candid, or of another type, is not certified either.
+                // An answer that is not Candid, or of another type, is not certified either.
                 Err(error) => panic!("{:?}: a lie ended the run: {error:#}", self.way),
             }
         }

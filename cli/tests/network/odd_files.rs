@@ -121,8 +121,8 @@ fn file_that_is_half_in_another_form_is_named_after_the_rest_is_ingested() {
         let half = ingest(&net, &[&path], &[]);
         half.expect(1, 10, "000000002c05cc2e7892");
         let error = format!(
-            "error: {}: {} bytes from byte {} on are no blocks of mainnet, and may be blocks that are obfuscated otherwise, or of another \
-             network; they are left out. Get the file anew, or remove these bytes if they are no blocks",
+            "error: {}: {} bytes from byte {} on are not blocks of mainnet and are left out; they may be blocks of another network, or obfuscated \
+             differently. Get the file anew, or remove these bytes if they are not blocks",
             path.display(),
             // Zeros at the end count as reserved space.
             more.iter().rposition(|&byte| byte != 0).unwrap() + 1,

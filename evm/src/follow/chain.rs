@@ -100,7 +100,7 @@ impl NodeChain {
     /// When it has another id; [`Stopped`].
     pub fn check_id(&self) -> Result<()> {
         let [id] = self.node.call([("eth_chainId", json!([]))])?;
-        let id: u64 = U64::deserialize(&id).context("the node's chain id is no number")?.to();
+        let id: u64 = U64::deserialize(&id).context("invalid chain id of the node")?.to();
         if id != self.chain_id {
             let why = format!("the node has the chain id {id}, and --chain-id is {}", self.chain_id);
             return Err(wrong_line(why));

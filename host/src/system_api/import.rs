@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
     /// Returns a principal passed by the canister.
     pub(super) fn read_principal(&mut self, source: u32, size: u32) -> wasmtime::Result<Principal> {
         let (bytes, _) = self.read(source, size)?;
-        let broken = |_| Trap::Contract(format!("{} bytes are no principal", bytes.len()));
+        let broken = |_| Trap::Contract(format!("{} bytes are not a principal", bytes.len()));
         Ok(Principal::try_from_slice(bytes).map_err(broken)?)
     }
 

@@ -129,7 +129,7 @@ pub enum HeldBy {
     Disabled,
     /// The floor keeps blocks that age or capacity would prune: `min_kept_blocks` for age, the head and its parent for
     /// capacity. Appends are never refused for this reason.
-    #[error("the floor of kept blocks")]
+    #[error("the floor keeps the newest blocks")]
     Floor,
     /// The daemon is paused: liquid cycles are below `min_liquid_cycles`, or do not pay for timers.
     #[error("liquid cycles are below min_liquid_cycles: top up the canister")]

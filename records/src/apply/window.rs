@@ -140,7 +140,7 @@ impl Window {
     fn var_int(&mut self, source: Source, at: u64, what: &str) -> Result<(u64, u64), BodyError> {
         let mut consumed = 0;
         let count = scan_len(self.read(source, at, 9)?, &mut consumed);
-        let count = count.map_err(|_| bad(at, format!("{what} is no VarInt, or longer than it need be")))?;
+        let count = count.map_err(|_| bad(at, format!("{what} is not a VarInt of minimal length")))?;
         Ok((count, at + consumed as u64))
     }
 

@@ -232,7 +232,7 @@ impl Row {
         tail.starts_with(name.file_type.as_bytes()) && tail.ends_with(name.key)
     }
 
-    /// Returns the row as callers see it, or `None` if its file type is no text.
+    /// Returns the row as callers see it, or `None` if its file type is not UTF-8.
     pub fn shown(&self, slots: &Slots) -> Option<BlobDeletion> {
         let (type_len, key_len) = (usize::from(self.type_len), usize::from(self.key_len));
         let mut file_type = Vec::new();

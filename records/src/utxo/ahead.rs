@@ -30,7 +30,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Returns the transaction of an item, and parses those of the next items if it must. Items are asked for in order, and at most once; an
-    /// item of no batch is parsed by itself.
+    /// item outside a batch is parsed by itself.
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.

@@ -59,7 +59,7 @@ struct Walk {
 
 impl UtxoStore {
     fn child_page(&self, slot: SlotId) -> Result<Page, UtxoRefusal> {
-        let corrupt = || UtxoRefusal::Corrupt { why: format!("slot {slot} is no page of double spends") };
+        let corrupt = || UtxoRefusal::Corrupt { why: format!("slot {slot} is not a page of double spends") };
         if !self.slots.holds(slot, u64::from(PAGE)) {
             return Err(corrupt());
         }

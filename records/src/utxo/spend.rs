@@ -73,8 +73,8 @@ impl Spends {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     All,
-    /// All checks for a transaction of a block that was not applied before: a mark that its own deleted record has left on the output is no
-    /// replay.
+    /// All checks for a transaction of a block that was not applied before: a mark that its own deleted record has left on the output does not
+    /// make it a replay.
     New,
     /// The checks for winners of a conflict: conflicting and locked records may be spent from.
     Winner,

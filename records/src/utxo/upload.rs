@@ -166,7 +166,7 @@ impl Uploads {
         }
         at_most("bytes of a transaction", arg.length, MAX_TRANSACTION)?;
         if !arg.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&arg.chunk_size) {
-            let why = format!("{} is no power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
+            let why = format!("{} must be a power of two from {MIN_CHUNK} to {MAX_CHUNK}", arg.chunk_size);
             return Err(bad("chunk_size", why).into());
         }
         let nth = match self.of(by, &arg.txid)? {

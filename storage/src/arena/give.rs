@@ -120,7 +120,7 @@ impl<P: Platform> State<P> {
         self.counters.change_kept(self.raw, entry.owner, -(granules as i32));
     }
 
-    /// Frees granules whose number is no power of two, largest piece first.
+    /// Frees granules whose number is not a power of two, largest piece first.
     #[inline(never)]
     fn free_pieces(&mut self, side: Side, granule: u64, granules: u64) {
         let mut at = granule;

@@ -141,7 +141,7 @@ fn growth_uses_the_current_price() {
         world.page_threshold = 1_000 * THRESHOLD;
         world.liquid_cycles = FIRST * THRESHOLD * 999;
     });
-    assert!(matches!(reserve(end), Err(GrowError::LowCycles { .. })), "and it is no trap");
+    assert!(matches!(reserve(end), Err(GrowError::LowCycles { .. })), "and it does not trap");
     twin::with(|world| world.page_threshold = THRESHOLD);
     assert!(matches!(reserve(end), Err(GrowError::LowCycles { .. })), "a measured price stays valid for a while");
     pass(600);

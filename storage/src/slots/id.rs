@@ -134,7 +134,7 @@ impl<P: Platform> Slots<P> {
     #[inline(always)]
     pub(super) fn check(&self, link: SlotId) {
         if !self.contains(link) {
-            self.broken("ordered index:", link, "is no slot");
+            self.broken("ordered index:", link, "is not a slot");
         }
     }
 

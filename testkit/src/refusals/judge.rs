@@ -28,8 +28,7 @@ pub fn judge(commands: &Commands, ran: &[Ran]) {
     let honest = ran.iter().filter(|run| run.refused.is_none());
     let called = honest.flat_map(|run| run.called.iter().map(|method| (run.command, method.as_str())));
     let due = called.flat_map(|(command, method)| {
-        let of =
-            methods.get(method).unwrap_or_else(|| panic!("{command} calls {method}, which is no method of the table"));
+        let of = methods.get(method).unwrap_or_else(|| panic!("{command} calls {method}, which the table lacks"));
         (commands.due)(command, of).into_iter().map(move |case| (command, method, case))
     });
     assert_eq!(refused, due.collect(), "each case of each method that a command calls");

@@ -65,7 +65,7 @@ fn operator_applies_the_first_block_and_a_feeder_all_others() {
     coppice.grant(Who::Rival, Role::UtxoFeeder);
     coppice.grant(Who::Archive, Role::BlockProducer);
     assert_eq!(apply_by(&coppice, Who::Rival, &argument(1)), Err(UtxoApplyError::OperatorOnly));
-    assert_eq!(apply(&coppice, 1), Err(UtxoApplyError::OperatorOnly), "a producer is no operator");
+    assert_eq!(apply(&coppice, 1), Err(UtxoApplyError::OperatorOnly), "a producer is not an operator");
     for who in [Who::Archive, Who::Stranger, Who::Anonymous] {
         let rejected = coppice.call::<Result<UtxoApplied, UtxoApplyError>>(who, "utxo_apply_block", (argument(1),));
         assert!(rejected.is_err(), "{who:?}");

@@ -145,7 +145,7 @@ fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
     assert!(reject.unwrap_err().message.contains("access denied"));
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
     let granted: Result<(), RoleError> = coppice.operator().grant_role(&role).answer();
-    assert!(matches!(granted, Err(RoleError::RegisterExporter { .. })), "the role alone is no exporter: {granted:?}");
+    assert!(matches!(granted, Err(RoleError::RegisterExporter { .. })), "the role is not an exporter: {granted:?}");
     assert_eq!(coppice.ack(Who::Exporter, 5, &hash(5)), Ok(6));
     let status = coppice.export_status();
     let acknowledged = status.exporters[0].clone();
@@ -337,7 +337,7 @@ fn the_role_is_granted_and_revoked_with_the_exporter() {
     assert!(!coppice.operator().revoke_role(&role).answer());
 }
 
-/// A canister with an operator who is no admin, an admin who is no operator, and a policy that retains one block.
+/// A canister with an operator who is not an admin, an admin who is not an operator, and a policy that retains one block.
 fn with_an_operator_and_an_admin() -> Coppice {
     let coppice = Coppice::new();
     coppice.grant(Who::Operator, Role::Operator);

@@ -149,7 +149,7 @@ impl Wire {
                 let fields = BTreeMap::from([(part.id.get_id(), of)]);
                 (self.fields(0x6B, &fields), [&[0], value.as_slice()].concat())
             }
-            other => panic!("{other:?} is no type of the file"),
+            other => panic!("{other:?} is not a type of the file"),
         }
     }
 

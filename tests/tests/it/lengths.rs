@@ -197,7 +197,7 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
             let expected: &[&str] = match (what.split_once(", "), length) {
                 (Some((_, "hash")), 0) => &["BadEncoding"],
                 (Some(_), 33) => &["TooLarge"],
-                // Such a hash is valid, but it is no known block's.
+                // Such a hash is valid, but not a known block's.
                 (Some(_), _) => &["WrongParent"],
                 (None, _) => &["NoUpload", "WrongHash", "Reorged", "BadCursor"],
             };

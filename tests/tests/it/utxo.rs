@@ -374,7 +374,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
     assert!(get(&coppice, &first).is_ok());
 }
 
-/// A block's id under another height or subtree is no repetition, and the record keeps the block that it has.
+/// A block's id under another height or subtree is not a repetition, and the record keeps the block that it has.
 #[test]
 fn set_mined_of_a_known_id_at_another_height_or_subtree_is_refused() {
     let coppice = Coppice::new();

@@ -75,7 +75,7 @@ fn chosen(types: &TypeEnv, argument: &Type, case: &str) -> Result<Type, String> 
     while let TypeInner::Opt(inner) = wire.as_ref() {
         wire = traced(types, inner)?;
     }
-    let TypeInner::Variant(cases) = wire.as_ref() else { return Err("the argument is no variant".into()) };
+    let TypeInner::Variant(cases) = wire.as_ref() else { return Err("the argument must be a variant".into()) };
     let found = cases.iter().find(|of| of.id.get_id() == Label::Named(case.into()).get_id());
     found.map(|of| of.ty.clone()).ok_or_else(|| format!("the argument has no {case}"))
 }
@@ -89,9 +89,7 @@ fn compare(types: &TypeEnv, wire: &Type, expected: &Type, name: &str) -> Result<
         (_, TypeInner::Opt(expected)) => compare(types, &wire, expected, name),
         (TypeInner::Record(fields), TypeInner::Record(known)) => fields.iter().try_for_each(|field| {
             let of = known.iter().find(|of| of.id.get_id() == field.id.get_id());
-            let unknown = || {
-                format!("{name} has a field that is no setting (its hash is {}): check the spelling", field.id.get_id())
-            };
+            let unknown = || format!("{name} has an unknown field (hash {}): check the spelling", field.id.get_id());
             let of = of.ok_or_else(unknown)?;
             compare(types, &field.ty, &of.ty, &of.id.to_string())
         }),
@@ -170,12 +168,9 @@ mod tests {
             ("(record { nodes = opt (34 : nat32) })", "not of the type"),
             ("(opt record { nodes = opt (34 : nat32) })", "not of the type"),
             ("(opt variant { upgrade = opt record { nodes = opt (34 : nat32) } })", "not of the type"),
-            (
-                "(opt variant { Upgrade = opt record { nodez = opt (34 : nat32) } })",
-                "Upgrade has a field that is no setting",
-            ),
+            ("(opt variant { Upgrade = opt record { nodez = opt (34 : nat32) } })", "Upgrade has an unknown field"),
             ("(opt variant { Upgrade = opt record { nodes = null; nodez = null } })", "check the spelling"),
-            ("(opt variant { Upgrade = opt record { utxo = opt record { nodes = 1 } } })", "utxo has a field"),
+            ("(opt variant { Upgrade = opt record { utxo = opt record { nodes = 1 } } })", "utxo has an unknown field"),
             ("(opt variant { Upgrade = opt record { nodes = opt 34 } })", "nodes is int, not nat32"),
             ("(opt variant { Upgrade = opt record { nodes = opt \"34\" } })", "nodes is text, not nat32"),
             ("(opt variant { Upgrade = opt record { nodes = opt opt (34 : nat32) } })", "nodes is opt nat32"),
@@ -187,7 +182,7 @@ mod tests {
         }
         let refused =
             read_text("(opt variant { Init = record { operators = vec {}; producers = vec {}; node = 1 } })", true);
-        assert!(refused.as_ref().is_err_and(|why| why.contains("Init has a field that is no setting")), "{refused:?}");
+        assert!(refused.as_ref().is_err_and(|why| why.contains("Init has an unknown field")), "{refused:?}");
         assert!(read_text("(\"text\")", true).unwrap_err().contains("Init : InitArg"));
         for bytes in [&b"DIDL"[..], b"DIDX\0\0", b"\0", b"DIDL\x01\x6e\x71\x01\x00"] {
             assert!(read(bytes, false).is_err(), "{bytes:?}");

@@ -92,7 +92,7 @@ fn plain(bytes: &[u8]) -> Result<Vec<u8>, Unreadable> {
             TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput if more != 0 && consumed > 0 => continue,
             TINFLStatus::HasMoreOutput => "the plain argument is longer than its declared length",
             TINFLStatus::FailedCannotMakeProgress => "the stream is cut off",
-            _ => "the stream is no deflate stream",
+            _ => "invalid deflate stream",
         };
         return Err(unreadable(LENGTH + read, why));
     }
@@ -150,7 +150,7 @@ mod tests {
         assert!(why(&with_length(5_000, &stream[..stream.len() - 1])).contains("cut off"));
         assert!(why(&with_length(0, &[])).contains("cut off"));
         // An invalid block type.
-        assert!(why(&with_length(5_000, &[0xFF; 40])).contains("no deflate"));
+        assert!(why(&with_length(5_000, &[0xFF; 40])).contains("invalid deflate"));
     }
 
     /// The TypeScript package has the type table as a constant, because its Candid library orders tables in another way.

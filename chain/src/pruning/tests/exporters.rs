@@ -11,7 +11,7 @@ fn retention_never_passes_the_guard() {
     let status = world.status();
     assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
     assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
-    assert_eq!((status.runs, status.last_run), (0, None), "a tick without prunable blocks is no run");
+    assert_eq!((status.runs, status.last_run), (0, None), "a tick without prunable blocks is not a run");
     world.constraints.exported = guard(7);
     assert_eq!(world.status().prune_cursor, Some(0));
     let run = world.prune(1_000);

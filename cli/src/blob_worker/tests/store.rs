@@ -295,11 +295,7 @@ fn marker_that_is_none_is_named_with_what_it_should_be() {
         std::fs::write(dir.path().join(NAME), contents).unwrap();
         let error = why(&runtime().block_on(stores.0[0].marker()).unwrap_err());
         let url = &stores.0[0].url;
-        assert_eq!(
-            error,
-            format!("{url}: its marker cannot be read: {NAME} is no marker: {part}{should}"),
-            "{contents}"
-        );
+        assert_eq!(error, format!("{url}: its marker cannot be read: {NAME} is invalid: {part}{should}"), "{contents}");
     }
 }
 

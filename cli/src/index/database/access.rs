@@ -110,7 +110,7 @@ fn is_passing(code: &str) -> bool {
 pub(super) struct Calls {
     waiter: Waiter,
     pub access: Access,
-    /// A call was given up, so its connection is of no use.
+    /// A call was given up, so its connection is unusable.
     gave_up: Cell<bool>,
 }
 

@@ -87,7 +87,7 @@ fn postgresql_connection_that_ends_anywhere_changes_nothing() {
     }
 }
 
-/// A commit that arrives after its connection was given up is not another indexer, and a database with fewer changes is no continuation.
+/// A commit that arrives after its connection was given up is not another indexer, and a database with fewer changes is not a continuation.
 #[test]
 fn late_commit_is_read_back_and_older_copy_is_refused() {
     let mut server = Sqlite::new();

@@ -246,8 +246,8 @@ impl Chain {
         }
         chain.push_with(chain.blocks[40].txdata[0].clone(), Vec::new());
         let coinbase = |block: usize| of(&chain.blocks[block].txdata[0], 0);
-        // In one block: a coinbase's outputs, spent by a child and a grandchild, which spends from two generations; outputs that are no
-        // UTXOs; an output of 0 satoshis that is one; a witness; an input that spends an output of no block.
+        // In one block: a coinbase's outputs, spent by a child and a grandchild, which spends from two generations; outputs that are
+        // not UTXOs; an output of 0 satoshis that is one; a witness; an input that spends an output of no block.
         let parent = spending(
             &[coinbase(0), coinbase(1)],
             vec![

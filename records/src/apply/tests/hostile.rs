@@ -32,7 +32,7 @@ fn segment_that_is_no_block_is_refused() {
     let whole = body(&[&tx.raw]);
     assert_eq!(refused(vec![], &[]), (0, 0, "the body has 0 bytes, and a block's header 80".into()));
     assert_eq!(refused(vec![0; 79], &[]), (0, 0, "the body has 79 bytes, and a block's header 80".into()));
-    let no_number = (0, 80, "the number of transactions is no VarInt, or longer than it need be".into());
+    let no_number = (0, 80, "the number of transactions is not a VarInt of minimal length".into());
     assert_eq!(refused(vec![0; 80], &[]), no_number);
     assert_eq!(refused([&[0; 80][..], &[0xFD, 1]].concat(), &[tx.txid]), no_number);
     assert_eq!(refused([&[0; 80][..], &[0xFD, 1, 0], &tx.raw].concat(), &[tx.txid]), no_number);
@@ -52,7 +52,7 @@ fn truncated_body_is_refused_wherever_it_ends() {
         let (transaction, at, why) = refused(whole[..len].to_vec(), &[txs[0].txid]);
         assert_eq!(transaction, 0, "{len}: {why}");
         assert!((81..=len as u64).contains(&at), "{len}: {at}");
-        let ends = why.starts_with("the body ends inside") || why.ends_with("is no VarInt, or longer than it need be");
+        let ends = why.starts_with("the body ends inside") || why.ends_with("is not a VarInt of minimal length");
         assert!(ends, "{len}: {why}");
     }
 }
@@ -152,7 +152,7 @@ fn ids_that_are_not_those_of_the_index_segment_are_refused() {
     assert_eq!(refused(body(&raws), &[a, b, b]).2, "transactions 1 and 2 have the same id in the index segment");
     let doubled = body(&[raws[0], raws[1], raws[1]]);
     assert_eq!(refused(doubled, &[a, b, b]).2, "transactions 1 and 2 have the same id in the index segment");
-    // Ids whose first bytes are equal are no duplicates.
+    // Ids whose first bytes are equal are not duplicates.
     let near: Vec<[u8; 32]> = (0..3).map(|last| std::array::from_fn(|at| if at == 31 { last } else { 5 })).collect();
     assert_eq!(refused(body(&raws), &near), (0, 81, why.into()));
     // The transactions before the wrong one stay applied.

@@ -114,7 +114,7 @@ fn expired_lease_is_reported_and_its_rows_are_given_to_others() {
     assert_eq!(said(&mut queue, NOW), Err(BlobDeletionError::Expired));
     assert_eq!(queue.extend(worker(1), token, 9, NOW), Err(BlobDeletionError::Expired));
     assert_eq!(queue.extend(worker(2), token, 9, NOW), Err(BlobDeletionError::NotHolder));
-    assert_eq!(taken.rows[0].retry_count, 0, "an expiry is no failure");
+    assert_eq!(taken.rows[0].retry_count, 0, "an expiry is not a failure");
     assert_eq!(work(&mut queue, 3, &taken.token, &[1, 2]).unwrap().removed, 2);
 }
 

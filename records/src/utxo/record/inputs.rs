@@ -35,7 +35,7 @@ pub fn inputs_from(
                 let page = page_slot(slots, slot, head, 1 + head.extra_pages + page);
                 if !slots.holds(page, u64::from(INPUT * (at + rest))) {
                     return Err(UtxoRefusal::Corrupt {
-                        why: format!("slot {page} is no page of inputs of slot {slot}"),
+                        why: format!("slot {page} is not a page of inputs of slot {slot}"),
                     });
                 }
                 (page, INPUT * at, rest)

@@ -74,7 +74,7 @@ fn literal(text: &str) -> Option<usize> {
         let hashes = inner.len() - inner.trim_start_matches('#').len();
         let mark = format!("\"{}", "#".repeat(hashes + usize::from(text.starts_with("r#"))));
         let start = text.len() - inner.len() + hashes + 1;
-        // `r#name` is no string.
+        // `r#name` is not a string.
         return inner[hashes..].starts_with('"').then(|| Some(start + text[start..].find(&mark)? + mark.len()))?;
     }
     let inner = text.strip_prefix('"')?;

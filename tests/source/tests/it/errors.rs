@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the lines of production code that format an error with `{:?}`; a panic or an assertion is no message.
+/// Returns the lines of production code that format an error with `{:?}`; a panic or an assertion is not a message.
 fn debugged(text: &str) -> Vec<&str> {
     let production = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let is_comment = |line: &str| line.trim_start().starts_with("//");

@@ -240,7 +240,7 @@ fn the_individual_calls_lose_no_row() {
     assert_eq!(((retried.retried, retried.remaining), pending(&coppice)), ((1, 0), vec![1]));
     let again = coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![1, 77])).answer();
     assert_eq!(again, Ok(RetriedBlobDeletions { skipped: vec![1, 77], ..Default::default() }));
-    assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is no error");
+    assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is not an error");
     assert_eq!(increment(1), Err(BlobDeletionError::NotFound));
     // A feeder may cancel a row that it scheduled, dead or not.
     schedule(&coppice, 5, 1);

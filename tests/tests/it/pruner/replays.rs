@@ -105,7 +105,7 @@ fn a_transaction_that_its_parent_names_as_deleted_is_refused_even_with_is_new() 
         let item = UtxoCreate { is_new, ..in_block(&child, &[50]) };
         assert_eq!(made(&world, 60, item), Err(UtxoCreateError::Pruned), "{is_new}");
     }
-    // A transaction that the output does not name as deleted is no replay.
+    // A transaction that the output does not name as deleted is not a replay.
     let other = Tx::of(3, &[(parent.txid, 1)], 1);
     made(&world, 60, in_block(&other, &[50])).unwrap();
 }

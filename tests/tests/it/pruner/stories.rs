@@ -17,7 +17,7 @@ fn s1_a_pruned_child_is_refused_while_its_parent_has_a_record() {
     world.mine(10, &[&parent, &child]);
     world.spend(10, &child, &[&parent]);
     world.spend_by_stranger(10, &child, 0..1);
-    assert_eq!(world.try_spend(11, &child, &[&parent]), Ok(0), "before: the same again is no error");
+    assert_eq!(world.try_spend(11, &child, &[&parent]), Ok(0), "before: the same again is not an error");
     world.prune(20);
     assert_eq!(world.have_records(&[parent.clone(), child.clone()]), [true, false]);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);

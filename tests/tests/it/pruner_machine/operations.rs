@@ -119,7 +119,7 @@ impl Machine {
             }
             Step::Win(pick) => self.win(pick, height),
             Step::Unsettle(pick) => self.unsettle(pick),
-            ref other => Err(format!("{other:?} is no operation")),
+            ref other => Err(format!("{other:?} is not an operation")),
         }
     }
 

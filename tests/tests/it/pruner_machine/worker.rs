@@ -19,7 +19,7 @@ impl Machine {
         let mut of: BTreeSet<Txid> = BTreeSet::new();
         for row in view.pending.values().chain(view.dead.values()) {
             let txid = row.txid.as_ref().and_then(|txid| txid[..].try_into().ok());
-            let txid: Txid = txid.ok_or_else(|| format!("a row of no record: {row:?}"))?;
+            let txid: Txid = txid.ok_or_else(|| format!("a row without a record: {row:?}"))?;
             ensure!(of.insert(txid), "two rows of {}", self.family.name(&txid));
             let blob =
                 self.records.0.get(&txid).filter(|record| record.deleting).and_then(|record| record.blob.as_ref());
@@ -28,7 +28,7 @@ impl Machine {
             let named = (&row.blob_key, &row.file_type[..], row.store_type);
             let height = self.records.0[&txid].delete_at_height;
             ensure!(Some(row.delete_at_height) == height, "{row:?} is not at its record's height, {height:?}");
-            ensure!(named == (&blob.blob_key, file_type, blob.store_type), "{row:?} is no row of {blob:?}");
+            ensure!(named == (&blob.blob_key, file_type, blob.store_type), "{row:?} is not a row of {blob:?}");
         }
         let going = self.records.0.iter().filter(|(_, record)| record.deleting).map(|(txid, _)| *txid).collect();
         let names = self.family.names(of.symmetric_difference(&going));
