@@ -1,4 +1,4 @@
-//! Samples of the whole state for the history: at most one a minute, taken by messages and ticks.
+//! Samples of the whole state for the history: at most one a minute, taken by messages and firings of the daemon.
 
 use crate::logs::history::{COARSE_EVERY, EVERY, Sample};
 use crate::memory::billed_pages;
@@ -8,7 +8,7 @@ use crate::state::State;
 use ic_coppice_chain::pruning::Due;
 use ic_coppice_interface::ProblemCode;
 
-/// Takes a sample if one is due. Each message that changes state calls it, and each tick.
+/// Takes a sample if one is due. Each message that changes state calls it, and each firing of the daemon.
 #[inline]
 pub fn note(state: &mut State) {
     let now = platform::time_secs();

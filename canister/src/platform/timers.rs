@@ -1,7 +1,7 @@
 //! Platform timers, one of each kind.
 //!
 //! `ic-cdk-timers` drops a one-shot that traps, and keeps an interval timer that traps. An upgrade drops all timers. The native twin only
-//! records when each timer fires; tests call the ticks.
+//! records when each timer fires; tests call the functions.
 
 #[cfg(target_family = "wasm")]
 use ic_cdk_timers::TimerId;
@@ -28,23 +28,23 @@ impl Timer {
     /// The number of kinds.
     pub const KINDS: usize = 3;
 
-    /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which otherwise still fires.
-    pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {
+    /// Calls `fire` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which otherwise still fires.
+    pub fn once(self, after_ns: u64, replaces: bool, fire: impl FnOnce() + 'static) {
         #[cfg(target_family = "wasm")]
-        self.set(Some(ic_cdk_timers::set_timer(Duration::from_nanos(after_ns), async move { tick() })), replaces);
+        self.set(Some(ic_cdk_timers::set_timer(Duration::from_nanos(after_ns), async move { fire() })), replaces);
         #[cfg(not(target_family = "wasm"))]
-        self.set(Some(after_ns), (replaces, tick));
+        self.set(Some(after_ns), (replaces, fire));
     }
 
-    /// Fires `tick` every `secs` seconds, replacing the timer's earlier interval.
-    pub fn every(self, secs: u64, tick: fn()) {
+    /// Calls `fire` every `secs` seconds, replacing the timer's earlier interval.
+    pub fn every(self, secs: u64, fire: fn()) {
         #[cfg(target_family = "wasm")]
         {
-            let tick = move || async move { tick() };
-            self.set(Some(ic_cdk_timers::set_timer_interval(Duration::from_secs(secs), tick)), true);
+            let fire = move || async move { fire() };
+            self.set(Some(ic_cdk_timers::set_timer_interval(Duration::from_secs(secs), fire)), true);
         }
         #[cfg(not(target_family = "wasm"))]
-        self.set(Some(secs * ic_coppice_storage::NS), tick);
+        self.set(Some(secs * ic_coppice_storage::NS), fire);
     }
 
     /// Cancels the timer, including a one-shot that has fired and waits for its message.

@@ -15,7 +15,7 @@ use ic_coppice_storage::turns::Turn;
 const MAX_RELEASES: u64 = 1_000;
 
 impl State {
-    /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: the previous ticks have trapped.
+    /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: earlier firings must have trapped.
     pub fn tick(&mut self, late: bool) -> u64 {
         let next = self.take_turn(late);
         self.count_faults();

@@ -142,7 +142,7 @@ impl Pruner {
         (run, swept)
     }
 
-    /// Does the work of one firing, at most `pieces` blocks and slices, and returns the time of the next one. Sweeps run even while pruning
+    /// Does the work of one tick, at most `pieces` blocks and slices, and returns the time of the next one. Sweeps run even while pruning
     /// is switched off. Does almost nothing if nothing is due.
     pub fn tick(
         &mut self,
@@ -214,7 +214,7 @@ impl Pruner {
         let now = Ic::now_ns();
         let age = if self.is_enabled() { due::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
-        // Blocks that become due within one interval share a firing.
+        // Blocks that become due within one interval share a tick.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
         pause.into_iter().chain(age).min().unwrap_or(WHENEVER)
     }

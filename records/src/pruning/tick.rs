@@ -18,7 +18,7 @@ use ic_coppice_storage::{Budget, Ic, NS, Platform as _, log};
 const OPS: u64 = 200_000;
 
 impl UtxoPruner {
-    /// Does the work of one firing, and makes the next one due. Does almost nothing if nothing is due. `late`: earlier firings must have trapped.
+    /// Does the work of one tick, and makes the next one due. Does almost nothing if nothing is due. `late`: earlier firings must have trapped.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool, late: bool) {
         self.ticks += 1;
         self.next_tick_ns = Ic::now_ns() + self.stored.settings.tick_interval_secs * NS;

@@ -21,7 +21,7 @@ fn fresh() {
     state::init(&InitArg::default()).unwrap();
 }
 
-/// Sets a policy with ticks between those of the safety timer.
+/// Sets a policy with firings between those of the safety timer.
 fn tick_every_minute(state: &mut State) {
     state.pruner.set_policy(PrunePolicy { timer_interval_secs: 60, ..PrunePolicy::default() });
 }
