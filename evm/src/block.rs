@@ -67,7 +67,7 @@ impl Block {
     /// Checks that a block in JSON has the hash of its header.
     ///
     /// # Errors
-    /// [`Wrong`].
+    /// [`Wrong`] if the header cannot be read, or the reported hash is missing or another.
     pub fn check_hash(block: &Value) -> Result<(), Wrong> {
         let header = Header::deserialize(block).map_err(|why| Wrong::unreadable(0, "the header", why))?;
         let reported = block.get("hash").and_then(|hash| B256::deserialize(hash).ok()).unwrap_or_default();

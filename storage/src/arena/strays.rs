@@ -28,7 +28,7 @@ impl<P: Platform> Arena<P> {
     /// Makes the growth that was deferred.
     ///
     /// # Errors
-    /// [`GrowError`].
+    /// [`GrowError`] if memory is refused; the growth stays deferred.
     pub fn grow_wanted(&self) -> Result<(), GrowError> {
         self.change(|state, growth| {
             state.pass_strays(growth);
