@@ -28,7 +28,7 @@ use std::rc::Rc;
 /// that the files' magic names, or by other `rules`.
 ///
 /// # Errors
-/// When a file cannot be read, or its network is unknown or differs from the first file's; when there is no block.
+/// If a file cannot be read, or its network is unknown or differs from the first file's; if there is no block.
 pub fn scan(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Scan> {
     let files = file::list(paths)?;
     let sources = files.iter().map(|path| Source::identify(path).map(Rc::new)).collect::<Result<Vec<_>>>()?;
