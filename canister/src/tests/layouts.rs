@@ -1,7 +1,7 @@
 //! Tests that fix the layouts of stable memory: the first bytes of each cell and space of a busy canister.
 
-use crate::memory::{arena, space};
 use super::persisted::busy;
+use crate::memory::{arena, space};
 use crate::places::{self, CELLS};
 use crate::platform::{time_ns, time_secs};
 use crate::state::mutate;

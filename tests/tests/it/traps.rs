@@ -440,7 +440,11 @@ fn trapping_expiry_of_a_transaction_and_clearing_after_a_reset_are_skipped_too()
     coppice.operator().reset_chain(&reset).answer().unwrap();
     let start = host.checkpoint();
     let clear = of(|coppice| coppice.pass(10));
-    let own = own_accesses(&host, &coppice, [clear, of(|coppice| drop(coppice.anyone().get_head().try_answer()))].into_iter());
+    let own = own_accesses(
+        &host,
+        &coppice,
+        [clear, of(|coppice| drop(coppice.anyone().get_head().try_answer()))].into_iter(),
+    );
     assert_eq!(coppice.storage().owners[0].kept_bytes, 0);
     host.restore(&start);
     host.faults().trap_after_access(own[0].0, own[0].1.div_ceil(2));

@@ -68,7 +68,8 @@ pub fn another_key(name: &str) -> Action {
 }
 
 fn revoke(name: &str) -> Command {
-    let argument = format!("(record {{ \"principal\" = principal \"#key of {name}#\"; role = variant {{ Exporter }} }})");
+    let argument =
+        format!("(record {{ \"principal\" = principal \"#key of {name}#\"; role = variant {{ Exporter }} }})");
     Command::call("revoke_role", argument)
 }
 

@@ -92,10 +92,7 @@ fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     found.extend(of_records(
         ProblemCode::UnminedSkipped,
         (stored.unreadable.len(), stored.unreadable.first()),
-        [
-            "unmined UTXO record that cannot be read is skipped",
-            "unmined UTXO records that cannot be read are skipped",
-        ],
+        ["unmined UTXO record that cannot be read is skipped", "unmined UTXO records that cannot be read are skipped"],
         "Its parents are not preserved: set its transaction as mined, or create it again; then retry the record.",
     ));
     if let Some(blocked) = &stored.blocked_by {
