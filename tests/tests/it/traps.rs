@@ -416,7 +416,11 @@ fn trapping_expiry_of_a_transaction_and_clearing_after_a_reset_are_skipped_too()
         let coppice = Rc::clone(&coppice);
         Box::new(move || work(&coppice)) as Box<dyn FnOnce()>
     };
-    let prune = || of(|coppice| drop(coppice.prune_now(10_000)));
+    let prune = || {
+        of(|coppice| {
+            coppice.prune_now(10_000);
+        })
+    };
     let open = |coppice: &Coppice| coppice.anyone().list_uploads().answer().transactions.unwrap().len();
     let abort = of(|coppice| {
         let txid = coppice.anyone().list_uploads().answer().transactions.unwrap()[0].txid.clone();
@@ -443,7 +447,13 @@ fn trapping_expiry_of_a_transaction_and_clearing_after_a_reset_are_skipped_too()
     let own = own_accesses(
         &host,
         &coppice,
-        [clear, of(|coppice| drop(coppice.anyone().get_head().try_answer()))].into_iter(),
+        [
+            clear,
+            of(|coppice| {
+                coppice.head();
+            }),
+        ]
+        .into_iter(),
     );
     assert_eq!(coppice.storage().owners[0].kept_bytes, 0);
     host.restore(&start);
