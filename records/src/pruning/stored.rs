@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const CELL: Cell = Cell {
     at: places::UTXO_PRUNER,
     capacity: 32 << 10,
-    header: Header { name: "pruner of UTXO records", magic: *b"CPUR", version: 3 },
+    header: Header { name: "pruner of UTXO records", magic: *b"CPUR", version: 4 },
 };
 /// Counts of triggers that did not start a job, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use super::advice::more;
 use super::records;
 use crate::state::State;
+use candid::Principal;
 use ic_coppice_interface::MAX_STABLE_PAGES;
 
 /// Returns an argument with the values of its names.
@@ -37,7 +38,7 @@ fn value(state: &State, name: &str) -> String {
             }
             let Some(exporter) = name.strip_prefix("key of ") else { return records::value(state, name) };
             let bound = state.exporters.bound_of(exporter).and_then(|(principal, _)| principal);
-            return bound.map_or(String::new(), |principal| principal.to_text());
+            return bound.unwrap_or(Principal::anonymous()).to_text();
         }
     };
     number.to_string()
