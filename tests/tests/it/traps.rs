@@ -400,64 +400,57 @@ fn a_trapping_upload_expiry_or_rollback_is_skipped_too() {
     coppice.append(&plain(BLOCKS + 2, 1, 10)).unwrap();
 }
 
+/// The first access to stable memory that `work` makes and `others` do not, for work that only one piece does.
+fn own_access(host: &Host, work: impl FnOnce(), others: impl FnOnce()) -> StableAccess {
+    host.faults().watch_accesses();
+    others();
+    let others: BTreeSet<_> = host.faults().take_accesses().into_iter().collect();
+    host.faults().watch_accesses();
+    work();
+    let own = host.faults().take_accesses();
+    *own.iter().find(|access| !others.contains(access)).expect("an access of its own")
+}
+
 /// Dropping a transaction that has expired, and clearing after a reset: neither stops the pruner.
 #[test]
 fn trapping_expiry_of_a_transaction_and_clearing_after_a_reset_are_skipped_too() {
     let (coppice, host) = chain();
-    let coppice = Rc::new(coppice);
     let tx = Tx::orphan(1, 3);
     let begin = BeginTransaction { txid: tx.id(), length: 200_000, chunk_size: 64 << 10 };
     coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
-    let bytes = ByteBuf::from(vec![7; 64 << 10]);
-    let chunk = PutTransactionChunk { txid: tx.id(), chunk: 0, bytes };
+    let chunk = PutTransactionChunk { txid: tx.id(), chunk: 0, bytes: ByteBuf::from(vec![7; 64 << 10]) };
     coppice.producer().utxo_put_transaction_chunk(&chunk).answer().unwrap();
     let start = host.checkpoint();
-    let of = |work: fn(&Coppice)| {
-        let coppice = Rc::clone(&coppice);
-        Box::new(move || work(&coppice)) as Box<dyn FnOnce()>
-    };
+    let open = || coppice.anyone().list_uploads().answer().transactions.unwrap().len();
     let prune = || {
-        of(|coppice| {
-            coppice.prune_now(10_000);
-        })
+        coppice.pass(10);
+        coppice.prune_now(10_000);
     };
-    let open = |coppice: &Coppice| coppice.anyone().list_uploads().answer().transactions.unwrap().len();
-    let abort = of(|coppice| {
-        let txid = coppice.anyone().list_uploads().answer().transactions.unwrap()[0].txid.clone();
-        coppice.producer().utxo_abort_transaction(&txid).answer().unwrap();
-    });
-    let own = own_accesses(&host, &coppice, [abort, prune()].into_iter());
+    let own = own_access(&host, || coppice.pass(200), prune);
+    assert_eq!(open(), 0);
     host.restore(&start);
-    host.faults().trap_after_access(own[0].0, own[0].1.div_ceil(2));
+    host.faults().trap_after_access(own, 1);
     enable(&coppice, true);
     wait_for_skipped(&coppice);
-    assert_eq!((coppice.prune_status().pruned_before_block, open(&coppice)), (DUE, 1));
+    assert_eq!((coppice.prune_status().pruned_before_block, open()), (DUE, 1));
     host.faults().clear();
     check_reported_again(&coppice, "dropping the upload of a transaction");
     coppice.pass(60);
     coppice.pass(60);
-    assert_eq!(open(&coppice), 0);
+    assert_eq!(open(), 0);
 
     enable(&coppice, false);
     let head_hash = coppice.anyone().get_head().answer().unwrap().hash;
-    let reset = ResetChain { head_hash, drop_unexported: false };
-    coppice.operator().reset_chain(&reset).answer().unwrap();
-    let start = host.checkpoint();
-    let clear = of(|coppice| coppice.pass(10));
-    let own = own_accesses(
-        &host,
-        &coppice,
-        [
-            clear,
-            of(|coppice| {
-                coppice.head();
-            }),
-        ]
-        .into_iter(),
-    );
+    let idle = host.checkpoint();
+    let reset = || {
+        let reset = ResetChain { head_hash: head_hash.clone(), drop_unexported: false };
+        coppice.operator().reset_chain(&reset).answer().unwrap();
+    };
+    let own = own_access(&host, || coppice.pass(10), reset);
     assert_eq!(coppice.storage().owners[0].kept_bytes, 0);
-    host.restore(&start);
-    host.faults().trap_after_access(own[0].0, own[0].1.div_ceil(2));
+    host.restore(&idle);
+    reset();
+    host.faults().trap_after_access(own, 1);
     wait_for_skipped(&coppice);
     assert!(coppice.storage().owners[0].kept_bytes > 0);
     host.faults().clear();
@@ -486,23 +479,18 @@ fn trapping_expiry_of_leases_delays_neither_blocks_nor_jobs() {
     let (coppice, host) = chain();
     lease(&coppice);
     coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
-    let coppice = Rc::new(coppice);
     let start = host.checkpoint();
-    host.faults().watch_accesses();
-    coppice.pass(60);
-    let expiry = host.faults().take_accesses();
+    let others = || {
+        coppice.prune_now(10_000);
+        coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
+    };
+    let own = own_access(&host, || coppice.pass(60), others);
     assert_eq!(leased(&coppice), [0, 3]);
-    host.faults().watch_accesses();
-    coppice.prune_now(10_000);
-    coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
-    coppice.pass(600);
-    let others: BTreeSet<_> = host.faults().take_accesses().into_iter().collect();
-    let own = *expiry.iter().find(|access| !others.contains(access)).expect("an access of its own");
     host.restore(&start);
     host.faults().trap_after_access(own, 1);
     coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
     enable(&coppice, true);
-    (0..20).for_each(|_| coppice.pass(600));
+    (0..120).for_each(|_| coppice.pass(10));
     assert!(host.faults().injected() > 0);
     let job = coppice.anyone().utxo_get_pruner_status().answer();
     assert!(job.pending.is_none() && job.running.is_none() && job.last_job.is_some(), "{job:?}");
@@ -539,11 +527,10 @@ fn backlog_of_blocks_starves_no_other_duty() {
     coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
     let (begin, _) = upload(&plain(400, 1, 1_000), 600);
     coppice.producer().begin_block(&begin).answer().unwrap();
-    // The backlog is due from here on.
-    coppice.ic.advance_time(Duration::from_secs(10));
-    (0..20).for_each(|_| coppice.ic.tick());
-    coppice.ic.advance_time(Duration::from_secs(111));
-    (0..60).for_each(|_| coppice.ic.tick());
+    for _ in 0..13 {
+        coppice.ic.advance_time(Duration::from_secs(10));
+        (0..12).for_each(|_| coppice.ic.tick());
+    }
     let status = coppice.prune_status();
     assert!(status.backlog.blocks > 100 && status.pruned_blocks > 5, "{status:?}");
     let job = coppice.anyone().utxo_get_pruner_status().answer();
