@@ -155,7 +155,8 @@ fn cycles(seen: &Seen) -> Option<String> {
             let days = cycles.liquid.saturating_sub(seen.config.min_liquid_cycles) / a_day.max(1);
             format!("{} days of storage and timers, without feeding", count(u64::try_from(days).unwrap_or(u64::MAX)))
         }
-        missing => format!("{} missing", tera(missing)),
+        // Rounded up, as the canister does.
+        missing => format!("{} missing", tera(missing.next_multiple_of(1_000_000_000))),
     };
     Some(format!("{} liquid, {left}", tera(cycles.liquid)))
 }

@@ -43,11 +43,8 @@ pub fn say(action: &Action, state: &State, cycles: Option<CyclesStatus>) -> Stri
             ),
             Some(CyclesStatus { missing: 0, .. }) => String::new(),
             Some(CyclesStatus { missing, .. }) => {
-                format!(
-                    " Liquid cycles are {}.{:03} T below the highest threshold.",
-                    missing / T,
-                    missing % T / (T / 1_000)
-                )
+                let milli = missing.div_ceil(T / 1_000);
+                format!(" Liquid cycles are {}.{:03} T below the highest threshold.", milli / 1_000, milli % 1_000)
             }
         };
         format!("{text}{balance} Type: `{}`.", line(command, state, cycles))

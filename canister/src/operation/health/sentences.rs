@@ -23,7 +23,7 @@ pub fn holder(held_by: &HeldBy) -> String {
 pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     let action = match held_by {
         HeldBy::Exporter(name) => Action::new(
-            format!("Start or repair exporter {name}, which must acknowledge the due blocks."),
+            format!("Start or repair exporter {name} (coppice index), which must acknowledge the due blocks."),
             Command::Query("get_export_status", "()"),
         )
         .then("If its key is lost, revoke it as an admin, which loses no block; then give it a new one.", revoke(name)),
@@ -59,8 +59,8 @@ pub fn another_key(name: &str) -> Action {
     let argument = format!("(record {{ name = \"{name}\"; \"principal\" = principal #principal of indexer# }})");
     Action::new(
         format!(
-            "As an admin, give exporter {name} a new principal, here that of the identity indexer (icp identity new indexer \
-             makes it)."
+            "As an admin, give exporter {name} a new principal, here that of the identity indexer (icp identity new indexer, \
+             on a server with --storage plaintext), and start it (coppice index) with that key."
         ),
         Command::call("register_exporter", argument),
     )

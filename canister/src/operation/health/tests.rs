@@ -103,8 +103,8 @@ fn missing_cycles_are_named_to_those_who_may_know_them() {
     assert!(wanted > UPGRADE_RESERVE && wanted < 2 * UPGRADE_RESERVE, "{wanted}");
     let missing = wanted - 100_000_000_000;
     assert_eq!(cycles, Some(ic_coppice_interface::CyclesStatus { liquid: 100_000_000_000, missing }));
-    let (tera, milli) = (missing / 1_000_000_000_000, missing / 1_000_000_000 % 1_000);
-    let named = format!("Liquid cycles are {tera}.{milli:03} T below the highest threshold.");
+    let milli = missing.div_ceil(1_000_000_000);
+    let named = format!("Liquid cycles are {}.{:03} T below the highest threshold.", milli / 1_000, milli % 1_000);
     assert!(action.contains(&named) && action.contains(" --amount 1t "), "{action}");
     let (cycles, action) = of(Principal::anonymous());
     assert!(cycles.is_none() && action.contains("`icp canister status -n ic "), "{action}");
