@@ -156,9 +156,6 @@ impl World {
         let action = self.breaks("CyclesLow", "CoppiceCyclesLow");
         self.types(section("CoppiceCyclesLow"), "icp canister status");
         self.types(&action, "icp canister top-up");
-        // The pause lasts after the top-up, and its remedy is an update.
-        let action = self.action("CyclesLow").unwrap();
-        assert!(!action.contains("top-up"), "{action}");
         self.types(&action, "acknowledge_faults");
         self.heals("CoppiceCyclesLow");
     }
