@@ -1,5 +1,5 @@
-//! Export guard: the block that pruning must not pass. [`Guard::limit`] checks it whenever blocks are due; `pruning/run.rs` removes no block
-//! above that limit. `pruning/constraints.rs` joins the exporters' guard with those of applying and of stopped deletions.
+//! Export guard: the first block that pruning must keep. [`Guard::limit`] checks it: `due_and_floor` in `pruning/due.rs` asks it whenever blocks
+//! are due, and `Removals::next` in `remove.rs` stops there. `pruning/constraints.rs` joins it with those of applying and of stopped deletions.
 
 use super::exporters::Exporters;
 use ic_coppice_interface::HeldBy;

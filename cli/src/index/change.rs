@@ -109,7 +109,7 @@ impl<'a, 'b> Change<'a, 'b> {
         let mut sha256 = Sha256::new();
         let are_there = self.for_each_part(header.number, segment, length, |bytes| sha256.update(bytes))?;
         ensure!(are_there, "block {}: a part is missing in the database", header.number);
-        check(header, segment, &sha256.finalize())
+        check_digest(header, segment, &sha256.finalize())
     }
 
     /// Reads a segment part by part, and returns whether all parts are there.
@@ -180,7 +180,7 @@ impl<'a, 'b> Change<'a, 'b> {
     /// [`Damaged`]; when the database fails.
     pub fn put_block(&mut self, block: &Incomplete, segments: [&[u8]; SEGMENTS]) -> Result<u64> {
         for (segment, bytes) in (0..).zip(segments) {
-            check(&block.header, segment, &Sha256::digest(bytes))?;
+            check_digest(&block.header, segment, &Sha256::digest(bytes))?;
         }
         self.insert(block, segments.map(Some), segments[1])
     }
@@ -328,7 +328,7 @@ pub(super) fn int(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| Refuted(format!("{number} has more than 63 bits")).into())
 }
 
-fn check(header: &Header, segment: u8, found: &[u8]) -> Result<()> {
+fn check_digest(header: &Header, segment: u8, found: &[u8]) -> Result<()> {
     let declared = header.segments.get(usize::from(segment)).map_or(&[][..], |declared| &declared.sha256);
     let (block, [declared, found]) = (header.number, [declared, found].map(hex));
     let why = || format!("segment {segment} of block {block} hashes to {found}, not to {declared}");

@@ -12,8 +12,8 @@
 //!
 //! - `run`: the loop with its retries. `engine/`: one step after the other; `certify`, `headers`, `pull`, `acknowledge`, and `subnet` for
 //!   answers that only the subnet can give. `steps`: options, events and figures of a run.
-//! - Lies: `ahead` (`Proved::check`) compares each block with the proved headers, `assemble` each chunk with its digest; `engine/pull` handles a
-//!   page that is refuted. `header`: what a block's header declares.
+//! - Lies: `ahead` (`Proved::check`) compares each block with the proved headers, `assemble` each chunk with the header, `change`
+//!   (`check_digest`) each segment with its digest; `engine/pull` handles a page that is refuted. `header`: what a block's header declares.
 //! - `store` and `change`: transactions on the database. `rows`, `receipts`, `tables`: rows of a block. `database/`: SQLite and PostgreSQL;
 //!   `secure`: TLS of the connection. `schema`, `origin`: the layout, and whose chain it is. `held`, `reader`: reading it.
 //! - `watch`: progress, metrics and `/healthz`.
