@@ -1,4 +1,5 @@
-//! Tests with ids and keys that share a bucket of their table, as an attacker with the hash key could choose them: no message exceeds its limits.
+//! Tests with ids and keys that share a bucket of their table, as an attacker with the hash key could choose them: no message exceeds its
+//! limits.
 
 use super::{Admission, ChainStore, IndexTable};
 use crate::owners;

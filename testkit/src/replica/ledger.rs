@@ -61,7 +61,7 @@ mod tests {
         assert!(withdraw(canister, Nat::from(7_000u32)).is_ok());
         assert_eq!(host.cycle_balance(canister), before + 7_000);
         assert!(withdraw(id(), Nat::from(7_000u32)).is_ok_and(|answer| answer.windows(10).any(|bytes| bytes == ID)));
-        // Whatever a caller names, the balance does not overflow.
+        // The balance does not overflow, whatever amount a caller names.
         for amount in [Nat::from(MOST) + 1u8, Nat::from(u128::MAX), Nat::from(u128::MAX) + 1u8] {
             assert!(withdraw(canister, amount).is_ok());
         }

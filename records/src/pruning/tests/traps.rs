@@ -130,6 +130,8 @@ fn unmined_record_that_traps_stops_pruning_until_skipped() {
     s.pruner.skip(blocked.slot).unwrap();
     s.pruner.notify_block(1_300, true, false).unwrap();
     assert_eq!(settle(&mut s), (1, 0));
+    let reasons: Vec<_> = s.status().skipped.iter().map(|record| (record.slot, record.why)).collect();
+    assert_eq!(reasons, [(blocked.slot, UtxoSkipReason::Trapped), (blocked.slot, UtxoSkipReason::Unreadable)]);
     assert!(!s.there(&due) && s.get(&other).preserve_until == Some(2_740));
 }
 
