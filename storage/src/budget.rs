@@ -67,14 +67,13 @@ impl Budget {
     /// Returns a budget that counts from now on.
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = Ic::instructions().saturating_add(max_instructions);
-        let (pieces, records) = (u64::MAX, u64::MAX);
         Self {
             ops_left: max_ops,
             instructions_end,
             admitted: false,
             read: 0,
-            pieces,
-            records,
+            pieces: u64::MAX,
+            records: u64::MAX,
             planned: None,
             _counting: Counting::begin(),
         }
@@ -182,19 +181,17 @@ impl Budget {
     /// The limit that is used up.
     pub fn admit_slice(&mut self) -> Result<(), Limit> {
         self.pieces = self.pieces.checked_sub(1).ok_or(Limit::Ops)?;
-        if self.admitted {
-            if self.ops_left == 0 {
-                return Err(Limit::Ops);
-            }
-            if self.room() == 0 || self.read >= MOST_READ {
-                return Err(Limit::Pages);
-            }
-            if Ic::instructions().saturating_add(INSTRUCTIONS_PER_SLICE) > self.instructions_end {
-                return Err(Limit::Instructions);
-            }
+        if !std::mem::replace(&mut self.admitted, true) {
+            Ok(())
+        } else if self.ops_left == 0 {
+            Err(Limit::Ops)
+        } else if self.room() == 0 || self.read >= MOST_READ {
+            Err(Limit::Pages)
+        } else if Ic::instructions().saturating_add(INSTRUCTIONS_PER_SLICE) > self.instructions_end {
+            Err(Limit::Instructions)
+        } else {
+            Ok(())
         }
-        self.admitted = true;
-        Ok(())
     }
 
     /// Returns the limit that stopped a slice.
@@ -212,7 +209,8 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{pretend_changes, twin};
+    use crate::pages::pretend_changes;
+    use crate::twin;
 
     #[test]
     fn first_slice_always_fits_and_later_ones_stop_at_the_budget() {

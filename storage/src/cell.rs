@@ -46,7 +46,7 @@ impl Cell {
         let Some(header) = bytes.first_chunk() else { return Ok(None) };
         self.header.check(header)?;
         let value = cbor::read(&bytes[HEAD..bytes.len() - CHECKSUM]);
-        value.map(Some).map_err(|why| OpenError::Corrupt { name: self.header.name, why })
+        value.map(Some).map_err(|why| self.header.corrupt(why))
     }
 
     /// Returns whether the checksum is wrong.
@@ -59,8 +59,10 @@ impl Cell {
     /// # Errors
     /// A sentence: the value is longer than the cell. Nothing has changed.
     pub fn save<T: Serialize>(&self, cells: &Space<impl Platform>, value: &T) -> Result<(), String> {
-        let mut bytes = Vec::from(self.header.encode());
-        bytes.extend([0; 4]);
+        // Room for most cells, because each growth of the vector takes some 400 instructions.
+        let mut bytes = Vec::with_capacity(self.capacity.min(256));
+        bytes.extend_from_slice(&self.header.encode());
+        bytes.extend_from_slice(&[0; HEAD - HEADER]);
         let mut bytes = cbor::write_onto(bytes, value)?;
         let len = (bytes.len() - HEAD) as u32;
         bytes[HEADER..HEAD].copy_from_slice(&len.to_le_bytes());

@@ -19,12 +19,9 @@
 //!          └─ frozen ──────── balance falls by what a page reserves; reserved cycles cover part of the threshold
 //! ```
 
-use crate::bytes::{array_at, u64_at};
-use crate::raw::Raw;
-use crate::{GrowError, NS, Platform, WASM_PAGE};
+use crate::{GrowError, NS, Platform, Raw, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Nodes of the subnet for which the prices below hold.
@@ -50,7 +47,9 @@ const FRACTION: u64 = 16;
 /// …but by no more than this many pages at once if fewer suffice (512 MiB).
 const MOST: u64 = 8_192;
 
-/// Bytes of the reserved cycles, behind which the cell has the page count.
+/// Offset of the time of the reserved cycles, in Unix nanoseconds (u64), in the cell, which begins with these cycles (u128).
+const RESERVED_AT: u64 = 16;
+/// Offset of the page count (u64) in the cell.
 const OWN: u64 = 24;
 
 /// Inputs to the growth check that the platform does not provide.
@@ -91,7 +90,7 @@ pub struct Growth<P = crate::Ic> {
     own: Cell<u64>,
     /// Address of the cell of the reserved cycles, and of the page count behind it.
     cell: u64,
-    platform: PhantomData<P>,
+    raw: Raw<P>,
 }
 
 impl<P: Platform> Growth<P> {
@@ -106,26 +105,26 @@ impl<P: Platform> Growth<P> {
             reserved: Cell::default(),
             own: Cell::new(Raw::<P>::new().pages()),
             cell,
-            platform: PhantomData,
+            raw: Raw::new(),
         }
     }
 
     /// Reads the cell in memory that is laid out up to the page `end`.
     pub(crate) fn load(&self, end: u64) {
-        let raw = Raw::<P>::new();
-        self.reserved.set(raw.read_with(self.cell, Reserved::decode));
-        self.own.set(raw.read_u64(self.cell + OWN).max(end));
+        let cycles = u128::from_le_bytes(self.raw.read(self.cell));
+        self.reserved.set(Reserved { cycles, at: self.raw.read_u64(self.cell + RESERVED_AT) });
+        self.own.set(self.raw.read_u64(self.cell + OWN).max(end));
     }
 
     /// Returns the raw pages that other code has grown and the arena has not passed over.
     pub(crate) fn strays(&self) -> Range<u64> {
         let own = self.own.get();
-        own..Raw::<P>::new().pages().max(own)
+        own..self.raw.pages().max(own)
     }
 
     /// Counts all raw pages, and those up to `end`, as passed.
     pub(crate) fn pass(&self, end: u64) {
-        self.own.set(self.own.get().max(end).max(Raw::<P>::new().pages()));
+        self.own.set(self.own.get().max(end).max(self.raw.pages()));
         self.save();
     }
 
@@ -144,7 +143,7 @@ impl<P: Platform> Growth<P> {
     /// # Errors
     /// [`GrowError`]; a page may have been grown to learn its price, nothing else has changed.
     pub(crate) fn reserve(&self, end: u64) -> Result<(), GrowError> {
-        let pages = || Raw::<P>::new().pages();
+        let pages = || self.raw.pages();
         let Some(need) = end.checked_sub(pages()).filter(|&need| need > 0) else { return Ok(()) };
         if end > self.max_pages.get() {
             return Err(GrowError::OutOfSpace);
@@ -230,10 +229,9 @@ impl<P: Platform> Growth<P> {
 
     /// Writes the cell.
     pub(crate) fn save(&self) {
-        let mut bytes = [0; 32];
-        bytes[..OWN as usize].copy_from_slice(&self.reserved.get().encode());
-        bytes[OWN as usize..].copy_from_slice(&self.own.get().to_le_bytes());
-        Raw::<P>::new().write(self.cell, &bytes);
+        let Reserved { cycles, at } = self.reserved.get();
+        let words = [cycles as u64, (cycles >> 64) as u64, at, self.own.get()];
+        self.raw.write(self.cell, words.map(u64::to_le_bytes).as_flattened());
     }
 
     /// The measured price while it is valid.
@@ -246,7 +244,7 @@ impl<P: Platform> Growth<P> {
     fn estimate(&self, now: u64) -> Price {
         self.known(now).unwrap_or_else(|| {
             let frozen = P::cycle_balance().saturating_sub(P::liquid_cycles());
-            let spread = frozen / u128::from(P::Memory::default().size().max(SMALL));
+            let spread = frozen / u128::from(self.raw.pages().max(SMALL));
             let reserves = self.reserved_now() > 0;
             let learnt = self.learnt.get();
             Price {
@@ -261,24 +259,19 @@ impl<P: Platform> Growth<P> {
     /// Checks that `liquid` cycles pay `pages` pages at a price while `set_aside` of them are unavailable.
     fn check(&self, liquid: u128, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
         let pages = u128::from(pages);
-        let reservation = match price.reservation {
-            0 => 0,
-            of_one => pages * (of_one + self.scaled(MOST_INCREASE) * pages),
-        };
+        let of_one = price.reservation;
+        let reservation = if of_one == 0 { 0 } else { pages * (of_one + self.scaled(MOST_INCREASE) * pages) };
         let kept = self.terms.get().kept + set_aside;
         let for_storage = (kept + pages * price.threshold).saturating_sub(liquid);
         // The balance is at least the liquid cycles, so it is only asked for if something is reserved.
-        let for_reserve = match reservation {
-            0 => 0,
-            _ => (kept + reservation).saturating_sub(P::cycle_balance()),
-        };
+        let for_reserve = if reservation == 0 { 0 } else { (kept + reservation).saturating_sub(P::cycle_balance()) };
         let missing = for_storage.max(for_reserve);
         if missing > 0 {
             return Err(GrowError::LowCycles { missing });
         }
         let limit = self.terms.get().reserved_cycles_limit;
         if reservation > 0
-            && let missing @ 1.. = (self.reserved_now() + reservation + HEAP * price.reservation).saturating_sub(limit)
+            && let missing @ 1.. = (self.reserved_now() + reservation + HEAP * of_one).saturating_sub(limit)
         {
             return Err(GrowError::ReservedCyclesLimit { missing });
         }
@@ -313,7 +306,7 @@ impl<P: Platform> Growth<P> {
             return 0;
         }
         let secs = P::now_ns().saturating_sub(at) / NS;
-        let billed = P::Memory::default().size();
+        let billed = self.raw.pages();
         let paid = self.scaled(GIB_SECOND) * u128::from(secs) * u128::from(billed) / PAGES_A_GIB;
         cycles.saturating_sub(paid)
     }
@@ -321,29 +314,10 @@ impl<P: Platform> Growth<P> {
 
 /// Cycles reserved for storage, as far as the canister can know: those that its growths have reserved, less the storage paid from them
 /// since. The true value may be lower, because the platform pays for code and heap from them too.
-///
-/// ```text
-/// 0 cycles u128  16 Unix nanoseconds u64
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
+struct Reserved {
     cycles: u128,
     at: u64,
-}
-
-impl Reserved {
-    /// Decodes the bytes of the cell.
-    pub fn decode(bytes: &[u8; 24]) -> Self {
-        Self { cycles: u128::from_le_bytes(array_at(bytes, 0)), at: u64_at(bytes, 16) }
-    }
-
-    /// Returns the bytes of the cell.
-    pub fn encode(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..16].copy_from_slice(&self.cycles.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.at.to_le_bytes());
-        bytes
-    }
 }
 
 #[cfg(test)]

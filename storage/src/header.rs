@@ -40,6 +40,11 @@ impl Header {
         }
         Err(OpenError::Header { name: self.name, expected, found })
     }
+
+    /// Returns the error of a structure whose content contradicts itself.
+    pub fn corrupt(&self, why: String) -> OpenError {
+        OpenError::Corrupt { name: self.name, why }
+    }
 }
 
 #[cfg(test)]

@@ -53,8 +53,6 @@ pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
 pub use ic::Ic;
 pub use meter::Meter;
-#[cfg(any(test, feature = "testing"))]
-pub use pages::pretend_changes;
 pub use pages::{Counting, changed_pages};
 pub use platform::Platform;
 pub use raw::Raw;

@@ -31,7 +31,7 @@ pub struct Meter<P = crate::Ic> {
     /// True once the counter has reached `end`.
     is_over: bool,
     #[cfg(any(test, feature = "testing"))]
-    most_steps: u64,
+    pub(crate) most_steps: u64,
     platform: PhantomData<P>,
 }
 
@@ -69,14 +69,8 @@ impl<P: Platform> Meter<P> {
         Self { every: 1, ..self }
     }
 
-    /// Limits the meter to `steps` steps.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn of_steps(self, steps: u64) -> Self {
-        Self { most_steps: steps, ..self }
-    }
-
     /// Returns the number of changed pages at which no further step begins.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub fn pages(&self) -> u64 {
         self.pages
     }

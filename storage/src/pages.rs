@@ -57,7 +57,7 @@ pub fn changed_pages() -> u64 {
 }
 
 /// Counts so many pages as changed, for tests of limits.
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 pub fn pretend_changes(pages: u64) {
     (0..pages).for_each(|_| note(changed_pages() * OS_PAGE, 1));
 }
@@ -104,16 +104,10 @@ impl Pages {
 fn enter(places: &mut [u32], page: u32) -> bool {
     let last = places.len() - 1;
     let mut at = (u64::from(page).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & last;
-    loop {
-        match places[at] {
-            0 => {
-                places[at] = page;
-                return true;
-            }
-            there if there == page => return false,
-            _ => at = at.wrapping_add(1) & last,
-        }
+    while places[at] != 0 && places[at] != page {
+        at = at.wrapping_add(1) & last;
     }
+    std::mem::replace(&mut places[at], page) == 0
 }
 
 #[cfg(test)]

@@ -41,13 +41,11 @@ impl<P: Platform> Ring<P> {
         if ring.space.begin(&LAYOUT, LEAF)? {
             ring.save(Round { origin: 0, capacity: ring.slots() });
         }
-        let word = |nth: u64| ring.space.read_u64(ORIGIN + 8 * nth);
-        let round = Round { origin: word(0), capacity: word(1) };
-        if round.capacity == 0 || round.capacity > ring.slots() {
-            let why = format!("{} entries in {} bytes", round.capacity, ring.space.size());
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+        let [origin, capacity] = ring.space.read_pair(ORIGIN);
+        if capacity == 0 || capacity > ring.slots() {
+            return Err(LAYOUT.corrupt(format!("{capacity} entries in {} bytes", ring.space.size())));
         }
-        ring.round.set(round);
+        ring.round.set(Round { origin, capacity });
         Ok(ring)
     }
 

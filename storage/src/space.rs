@@ -113,20 +113,15 @@ impl<P: Platform> Space<P> {
         let needs_root = root.leaves < 2 && range.end > 1;
         // All granules are reserved before the first is taken.
         self.arena.reserve(owner, &[(1, missing + u64::from(needs_root))])?;
-        let taken: Result<Vec<u64>, GrowError> = (0..missing).map(|_| self.arena.take_zeros(owner)).collect();
-        let taken = taken?;
-        let new_root = if needs_root { Some(self.arena.take_granules(owner, 1)?) } else { None };
+        let taken = (0..missing).map(|_| self.arena.take_zeros(owner)).collect::<Result<Vec<u64>, GrowError>>()?;
+        let list = if needs_root { self.arena.take_granules(owner, 1)? as u32 } else { root.granule };
         let mut leaves = self.leaves.borrow_mut();
         let listed = if needs_root { 0 } else { leaves.len() };
         let count = leaves.len().max(range.end as usize);
         leaves.resize(count, 0);
         let absent = leaves[range.start as usize..range.end as usize].iter_mut().filter(|leaf| **leaf == 0);
         absent.zip(taken).for_each(|(leaf, granule)| *leaf = granule as u32);
-        let granule = match new_root {
-            Some(granule) => granule as u32,
-            None if count == 1 => leaves[0],
-            None => root.granule,
-        };
+        let granule = if count == 1 { leaves[0] } else { list };
         if count > 1 {
             let from = listed.min(range.start as usize);
             let bytes: Vec<u8> = leaves[from..].iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
@@ -169,15 +164,9 @@ impl<P: Platform> Space<P> {
         }
     }
 
-    /// Returns the raw address of a byte, for tests that damage it.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn raw_address(&self, offset: u64) -> Option<u64> {
-        self.address(offset, 1)
-    }
-
     /// Returns the raw address of a range that lies inside one leaf.
     #[inline(always)]
-    fn address(&self, offset: u64, len: usize) -> Option<u64> {
+    pub(crate) fn address(&self, offset: u64, len: usize) -> Option<u64> {
         let within = offset % LEAF;
         let leaf = u64::from(*self.leaves.borrow().get(usize::try_from(offset / LEAF).ok()?)?);
         (leaf != 0 && len as u64 <= LEAF.wrapping_sub(within)).then_some((leaf * LEAF).wrapping_add(within))

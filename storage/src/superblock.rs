@@ -9,8 +9,7 @@
 use crate::bytes::u32_at;
 use crate::checksum::{self, CHECKSUM};
 use crate::header::{HEADER, Header};
-use crate::raw::Raw;
-use crate::{OpenError, Platform};
+use crate::{OpenError, Platform, Raw};
 
 /// Number of spaces.
 pub const SPACES: usize = 64;
@@ -54,10 +53,7 @@ impl Superblock {
     fn decode(bytes: &[u8; BYTES]) -> Result<Self, OpenError> {
         LAYOUT.check(bytes.first_chunk().expect("a superblock is longer than a header"))?;
         if !checksum::is_right(bytes) {
-            return Err(OpenError::Corrupt {
-                name: LAYOUT.name,
-                why: "both copies of the superblock are damaged".into(),
-            });
+            return Err(LAYOUT.corrupt("both copies of the superblock are damaged".into()));
         }
         let root = |space: usize| {
             let at = HEADER + 8 * space;

@@ -1,8 +1,10 @@
-//! Memory for tests: an arena, one per thread; and its bytes, seen and damaged from outside.
+//! Memory for tests: an arena, one per thread; its bytes, seen and damaged from outside; and limits that tests set.
 
-use crate::arena::{Arena, Class, GRANULE, Owner, Shares, SlotState};
+use crate::arena::{Arena, Class, GRANULE, Owner, Shares, SlotState, extent};
+use crate::blob::{BlobPtr, BlobStore};
 use crate::slots::{SlotId, Slots, radix};
-use crate::{HashKey, Ic, Space, Terms, WASM_PAGE, twin};
+use crate::table::HashTable;
+use crate::{HashKey, Ic, Meter, Platform, Space, Terms, WASM_PAGE, twin};
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -112,7 +114,7 @@ pub fn max_pages() -> u64 {
 
 /// Returns the raw pages in use.
 pub fn billed_pages() -> u64 {
-    <Ic as crate::Platform>::Memory::default().size()
+    <Ic as Platform>::Memory::default().size()
 }
 
 /// A hash key.
@@ -134,6 +136,70 @@ pub fn place(slot: SlotId, at: u64) -> u64 {
 /// Writes into a slot, as damage would.
 pub fn overwrite(slot: SlotId, at: u64, bytes: &[u8]) {
     arena().payload().write(place(slot, at), bytes);
+}
+
+impl<P: Platform> Arena<P> {
+    /// Makes an entry undecodable, as damage would.
+    pub fn poison(&self, granule: u64) {
+        self.payload().write(extent::entry(granule), &[0xFF; 16]);
+    }
+}
+
+impl<P: Platform> BlobStore<P> {
+    /// Makes the entry of a blob's slot undecodable, as damage would.
+    pub fn poison(&self, ptr: &BlobPtr) {
+        self.arena().poison(ptr.offset / GRANULE);
+    }
+}
+
+impl<P: Platform> Space<P> {
+    /// Returns the raw address of a byte, for tests that damage it.
+    pub fn raw_address(&self, offset: u64) -> Option<u64> {
+        self.address(offset, 1)
+    }
+}
+
+impl<P: Platform> Meter<P> {
+    /// Limits the meter to `steps` steps.
+    pub fn of_steps(mut self, steps: u64) -> Self {
+        self.most_steps = steps;
+        self
+    }
+}
+
+/// Changes of a hash table by tests: refused insertions, and cleared bits of hashes.
+#[derive(Default)]
+pub struct TableHooks {
+    /// Number of insertions before one is refused.
+    pub(crate) failing_in: Option<u64>,
+    /// Bits that no hash of a key has.
+    cleared: u64,
+}
+
+impl TableHooks {
+    /// Returns whether an insertion is refused.
+    pub(crate) fn refuses(&mut self) -> bool {
+        let refuses = self.failing_in == Some(0);
+        self.failing_in = self.failing_in.and_then(|left| left.checked_sub(1));
+        refuses
+    }
+
+    /// Returns a hash without the cleared bits.
+    pub(crate) fn masked(&self, hash: u64) -> u64 {
+        hash & !self.cleared
+    }
+}
+
+impl<P: Platform> HashTable<P> {
+    /// Clears all other bits of each key's hash: 3 leaves four hashes, and `!0xFFFF` leaves keys of one bucket.
+    pub fn mask_hashes(&mut self, mask: u64) {
+        self.hooks.cleared = !mask;
+    }
+
+    /// Refuses insertions after `count` more.
+    pub fn fail_after(&mut self, count: u64) {
+        self.hooks.failing_in = Some(count);
+    }
 }
 
 /// Returns the bytes of the arena that an owner has, granule by granule, with their lines.

@@ -74,11 +74,8 @@ impl<P: Clone + PartialEq> Turns<P> {
     /// that earlier ones must have trapped.
     pub fn next(&mut self, late: bool) -> Turn<P> {
         let Some(now) = &mut self.marker else {
-            if late {
-                self.marker = Some(Marker { level: 0, left: MESSAGES, fresh: true, at: None });
-                return Turn::Nothing;
-            }
-            return Turn::All;
+            self.marker = late.then_some(Marker { level: 0, left: MESSAGES, fresh: true, at: None });
+            return if late { Turn::Nothing } else { Turn::All };
         };
         let last = usize::from(now.level) + 1 >= PIECES.len();
         if late && !now.fresh {

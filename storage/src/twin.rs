@@ -144,10 +144,8 @@ pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
         with(|world| {
             world.pages = pages;
             for (page, bytes) in content {
-                match bytes {
-                    Some(bytes) => drop(world.content.insert(page, bytes)),
-                    None => drop(world.content.remove(&page)),
-                }
+                world.content.remove(&page);
+                world.content.extend(bytes.map(|bytes| (page, bytes)));
             }
         });
         let text = trap.downcast_ref::<String>().cloned();
@@ -277,8 +275,7 @@ impl Memory for SparseMemory {
                 if let Some(before) = &mut world.before {
                     before.content.entry(page).or_insert_with(|| world.content.get(&page).cloned());
                 }
-                let page = world.content.entry(page);
-                let page = page.or_insert_with(|| vec![0; WASM_PAGE as usize].into_boxed_slice());
+                let page = world.content.entry(page).or_insert_with(|| vec![0; WASM_PAGE as usize].into());
                 page[inside].copy_from_slice(&src[part]);
             }
         })

@@ -17,8 +17,7 @@
 use super::class::{ByClass, Class, Owner, Side};
 use super::extent::{self, COUNTERS};
 use crate::header::Header;
-use crate::raw::Raw;
-use crate::{OpenError, Platform};
+use crate::{OpenError, Platform, Raw};
 
 /// The header of the arena.
 pub const LAYOUT: Header = Header { name: "arena", magic: *b"CPAR", version: 4 };
@@ -45,8 +44,8 @@ pub struct ClassCounters {
 /// The arena's counters, mirrored on the heap and written through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Granules of the arena, those in front of extents included.
-    end: u64,
+    /// Granules of the arena, those in front of extents included; [`set_end`](Self::set_end) moves it.
+    pub end: u64,
     /// Free slots of both sides.
     free: [ByClass; 2],
     quarantined: ByClass,
@@ -59,13 +58,6 @@ fn words<const N: usize>(raw: Raw<impl Platform>, at: u64) -> [u32; N] {
 }
 
 impl Counters {
-    /// Writes the header of an empty arena.
-    pub fn create(raw: Raw<impl Platform>) -> Self {
-        let new = Self::default();
-        new.save(raw);
-        new
-    }
-
     /// Granules of all slots, as the counters have them and as the arena's end says.
     fn sums(&self) -> (u64, u64) {
         let idle = |class: Class| u64::from(self.class(class).free) + u64::from(self.class(class).lost);
@@ -118,16 +110,9 @@ impl Counters {
         };
         let (granules, slots) = counters.sums();
         if granules != slots {
-            let why = format!("slots of {granules} granules in an arena of {slots}");
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+            return Err(LAYOUT.corrupt(format!("slots of {granules} granules in an arena of {slots}")));
         }
         Ok(counters)
-    }
-
-    /// Granules of the arena, those in front of extents included.
-    #[inline]
-    pub fn end(&self) -> u64 {
-        self.end
     }
 
     /// Moves the arena's end.

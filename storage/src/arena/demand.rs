@@ -27,10 +27,8 @@ pub fn left(free: &ByClass, wanted: &Demand, class: Class) -> i64 {
     // Smaller classes that have too few free slots split slots of this class.
     let split = (0..class.index())
         .fold(0, |short: u64, at| (wanted[at] + short).saturating_sub(u64::from(free[at])).div_ceil(2));
-    let sum = |of: &dyn Fn(usize) -> u64| -> u64 {
-        (class.index()..Class::COUNT).map(|at| of(at) << (at - class.index())).sum()
-    };
-    sum(&|at| u64::from(free[at])) as i64 - sum(&|at| wanted[at]) as i64 - split as i64
+    let slots = |at: usize| (i64::from(free[at]) - wanted[at] as i64) << (at - class.index());
+    (class.index()..Class::COUNT).map(slots).sum::<i64>() - split as i64
 }
 
 #[cfg(test)]

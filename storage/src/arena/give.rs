@@ -80,10 +80,9 @@ impl<P: Platform> Arena<P> {
     #[inline(never)]
     pub fn is_free(&self, granule: u64) -> bool {
         self.with(|state| {
-            let starts = Class::all().map(|class| (class, granule / class.granules() * class.granules()));
-            starts
-                .map(|(class, start)| (class, state.granules.get(start)))
-                .any(|(class, entry)| entry.is_ok_and(|entry| entry.state == SlotState::Free && entry.class >= class))
+            let start = |class: Class| state.granules.get(granule / class.granules() * class.granules());
+            let begins = |entry: Entry, class| entry.state == SlotState::Free && entry.class >= class;
+            Class::all().any(|class| start(class).is_ok_and(|entry| begins(entry, class)))
         })
     }
 }
@@ -106,8 +105,7 @@ impl<P: Platform> State<P> {
         let first = Class::for_granules(granules).unwrap_or(Class::LARGEST);
         let is_counted = self.limits.counts(entry.owner);
         if first.granules() != granules {
-            let side = if is_counted { Side::Counted } else { Side::Shared };
-            self.free_pieces(side, granule, granules);
+            self.free_pieces(is_counted, granule, granules);
         } else if is_counted {
             self.free_counted(granule, first, entry);
         } else {
@@ -122,12 +120,12 @@ impl<P: Platform> State<P> {
 
     /// Frees granules whose number is not a power of two, largest piece first.
     #[inline(never)]
-    fn free_pieces(&mut self, side: Side, granule: u64, granules: u64) {
+    fn free_pieces(&mut self, is_counted: bool, granule: u64, granules: u64) {
         let mut at = granule;
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
             match self.granules.get(at) {
-                Ok(entry) if side == Side::Counted => self.free_counted(at, class, entry),
-                Ok(entry) => self.free_piece(side, at, class, entry),
+                Ok(entry) if is_counted => self.free_counted(at, class, entry),
+                Ok(entry) => self.free_piece(Side::Shared, at, class, entry),
                 Err(Undecodable) => self.counters.lose(self.raw, class),
             }
             at += class.granules();

@@ -14,9 +14,9 @@
 //! cleared: its generation stays with the granule for ever, whichever slot the granule belongs to.
 
 use super::class::{Class, GRANULE, Owner};
-use super::extent::{self, TO_LINE};
-use crate::Platform;
-use crate::raw::Raw;
+use super::extent;
+use crate::bytes::u32_at;
+use crate::{Platform, Raw};
 
 const ENTRY: u64 = 16;
 const MARK: u8 = 0xC0;
@@ -105,10 +105,9 @@ impl Entry {
     /// Returns whether the bytes are a used blob's entry that decodes, with this generation, length and bytes of its class.
     #[inline(always)]
     fn is_used(entry: &[u8; ENTRY as usize], generation: u32, len: u32, class: u32) -> bool {
-        let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let size = Class::from_index(entry[9]).map_or(0, Class::size);
         (entry[8], entry[11], size) == (1, MARK, class)
-            && (word(0), word(4)) == (generation, len)
+            && (u32_at(entry, 0), u32_at(entry, 4)) == (generation, len)
             && generation > 0
             && len <= size
             && usize::from(entry[10]) < Owner::COUNT
@@ -117,7 +116,6 @@ impl Entry {
     /// An unknown state, class or owner is an error.
     #[inline(always)]
     fn decode(entry: [u8; ENTRY as usize]) -> Result<Self, Undecodable> {
-        let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let state = match entry[8] {
             0 if entry == [0; ENTRY as usize] => return Ok(Self::NEW),
             1 => SlotState::Used,
@@ -129,7 +127,7 @@ impl Entry {
         };
         let class = Class::from_index(entry[9]).ok_or(Undecodable)?;
         let owner = Owner::from_index(entry[10]).ok_or(Undecodable)?;
-        let entry_ = Self { generation: word(0), len: word(4), state, class, owner };
+        let entry_ = Self { generation: u32_at(&entry, 0), len: u32_at(&entry, 4), state, class, owner };
         let held = matches!(state, SlotState::Used | SlotState::Quarantine | SlotState::Taken);
         if entry[11] != MARK || entry_.len > class.size() || held && entry_.generation == 0 {
             return Err(Undecodable);
@@ -159,24 +157,6 @@ impl<P: Platform> GranuleTable<P> {
     #[inline]
     pub fn set(&self, granule: u64, entry: &Entry) {
         self.0.write(extent::entry(granule), &entry.encode());
-    }
-
-    /// Returns the line of `granule`.
-    #[inline(always)]
-    pub fn line(&self, granule: u64) -> [u8; 16] {
-        self.0.read(extent::entry(granule).wrapping_add(TO_LINE))
-    }
-
-    /// Writes the line of `granule`.
-    #[inline]
-    pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
-        self.0.write(extent::entry(granule).wrapping_add(TO_LINE), line);
-    }
-
-    /// Overwrites an entry with the given bytes.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison(&self, granule: u64, entry: [u8; 16]) {
-        self.0.write(extent::entry(granule), &entry);
     }
 }
 

@@ -123,10 +123,7 @@ impl Limits {
 
     /// Bytes that counted owners may touch now.
     pub fn most(&self) -> u64 {
-        match self.creating {
-            true => self.cap,
-            false => self.cap.max(self.floor).saturating_add(self.reserve),
-        }
+        if self.creating { self.cap } else { self.cap.max(self.floor).saturating_add(self.reserve) }
     }
 
     /// The class of the log, and the number of its slots that must stay available.

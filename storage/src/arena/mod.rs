@@ -26,7 +26,7 @@
 mod class;
 mod counters;
 mod demand;
-mod extent;
+pub(crate) mod extent;
 mod give;
 mod granules;
 mod limits;
@@ -39,13 +39,12 @@ pub use counters::ClassCounters;
 pub use granules::{Entry, Slot, SlotState, Undecodable};
 pub use limits::Shares;
 
-use crate::growth::{Growth, Terms};
-use crate::raw::Raw;
 use crate::superblock::{Root, SPACES, Superblock};
-use crate::{OpenError, Platform};
+use crate::{Growth, OpenError, Platform, Raw, Terms};
 use class::Side;
 use counters::{Counters, RESERVED_CYCLES};
 use demand::Demand;
+use extent::TO_LINE;
 use granules::GranuleTable;
 use limits::{Limits, Wanted};
 use sets::GranuleSets;
@@ -102,14 +101,14 @@ impl<P: Platform> Arena<P> {
             growth.reserve(FIRST_END).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
         let superblock = if new { Superblock::create(raw) } else { Superblock::open(raw)? };
-        let counters = if new { Counters::create(raw) } else { Counters::open(raw)? };
-        let fresh = if new { 0 } else { counters.end() };
+        let counters = if new { Counters::default() } else { Counters::open(raw)? };
         let mut state = State {
             raw,
             strays: shares.strays,
             superblock,
             granules: GranuleTable(raw),
-            sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end())),
+            sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end)),
+            fresh: counters.end,
             counters,
             limits: Limits::new(shares.counted),
             reserved: Default::default(),
@@ -117,12 +116,12 @@ impl<P: Platform> Arena<P> {
             wanted: Default::default(),
             outstanding: 0,
             ended: 0,
-            fresh,
         };
         if new {
+            state.counters.save(raw);
             state.extend(FIRST_END);
         }
-        growth.load(state.counters.end());
+        growth.load(state.counters.end);
         Ok(Self(Rc::new(Shared { growth, spaces: shares.spaces, state: RefCell::new(state) })))
     }
 
@@ -133,7 +132,7 @@ impl<P: Platform> Arena<P> {
             state.superblock.save(state.raw);
             state.counters.agree();
             state.counters.save(state.raw);
-            state.sets.iter().for_each(|sets| sets.save(state.counters.end()));
+            state.sets.iter().for_each(|sets| sets.save(state.counters.end));
             growth.save();
         });
     }
@@ -184,19 +183,19 @@ impl<P: Platform> Arena<P> {
     /// Returns the entry of a granule, or `None` for a granule after the arena's end.
     #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
-        self.with(|state| (granule < state.counters.end()).then(|| state.granules.get(granule)))
+        self.with(|state| (granule < state.counters.end).then(|| state.granules.get(granule)))
     }
 
     /// Returns whether the slot of a granule is a used blob with this generation, length and bytes of its class.
     #[inline(always)]
     pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
-        self.with(|state| granule < state.counters.end() && state.granules.is_used(granule, generation, len, class))
+        self.with(|state| granule < state.counters.end && state.granules.is_used(granule, generation, len, class))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
-        GranuleTable(self.payload()).line(granule)
+        self.payload().read(extent::entry(granule).wrapping_add(TO_LINE))
     }
 
     /// Searches all slots for one that one of these owners uses and that has this line: for a directory with a damaged entry.
@@ -204,10 +203,10 @@ impl<P: Platform> Arena<P> {
     #[inline(never)]
     pub fn find(&self, owners: &[Owner], line: &[u8; 16]) -> Option<Slot> {
         self.with(|state| {
-            (0..state.counters.end()).find_map(|granule| {
+            (0..state.counters.end).find_map(|granule| {
                 let Entry { state: is, owner, generation, .. } = state.granules.get(granule).ok()?;
                 let is_used = matches!(is, SlotState::Used | SlotState::Taken) && owners.contains(&owner);
-                (is_used && state.granules.line(granule) == *line).then_some(Slot { granule, generation })
+                (is_used && self.line(granule) == *line).then_some(Slot { granule, generation })
             })
         })
     }
@@ -215,7 +214,7 @@ impl<P: Platform> Arena<P> {
     /// Writes the line of a granule.
     #[inline(always)]
     pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
-        GranuleTable(self.payload()).set_line(granule, line);
+        self.payload().write(extent::entry(granule).wrapping_add(TO_LINE), line);
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted and which determines the unit. Call it after each opening, before a
@@ -289,7 +288,7 @@ impl<P: Platform> Arena<P> {
     /// Bytes of all slots.
     pub fn bytes(&self) -> u64 {
         self.with(|state| {
-            let end = state.counters.end();
+            let end = state.counters.end;
             (end - extent::front_granules(end)) * GRANULE
         })
     }
@@ -297,19 +296,13 @@ impl<P: Platform> Arena<P> {
     /// Bytes of stable memory that the arena has laid out.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.with(|state| state.counters.end() * GRANULE)
+        self.with(|state| state.counters.end * GRANULE)
     }
 
     /// Overwrites an entry, as damage would.
     #[cfg(test)]
     pub fn overwrite(&self, granule: u64, entry: &Entry) {
         self.with(|state| state.granules.set(granule, entry));
-    }
-
-    /// Makes an entry undecodable, as damage would.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison(&self, granule: u64) {
-        self.with(|state| state.granules.poison(granule, [0xFF; 16]));
     }
 }
 

@@ -14,8 +14,7 @@
 
 use super::class::{Class, MAX_GRANULES, Side};
 use super::extent::{self, EXTENT, LEVEL_2, LINE, SIDE};
-use crate::Platform;
-use crate::raw::Raw;
+use crate::{Platform, Raw};
 
 const SETS: usize = 8;
 /// Lines of level 2.

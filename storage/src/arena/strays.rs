@@ -42,7 +42,7 @@ impl<P: Platform> State<P> {
     #[inline(never)]
     pub(super) fn pass_strays(&mut self, growth: &Growth<P>) {
         let strays = growth.strays();
-        let end = self.counters.end();
+        let end = self.counters.end;
         let to = extent::end_after(end, &strays);
         let mut at = end;
         while at < to {

@@ -3,7 +3,6 @@
 use super::class::{BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner, Side};
 use super::demand::{Demand, left, missing};
 use super::granules::{Entry, Slot, SlotState};
-use super::limits::Wanted;
 use super::sets::{Line, SetId};
 use super::{Arena, State, extent};
 use crate::{GrowError, Growth, OS_PAGE, Platform};
@@ -135,12 +134,6 @@ impl<P: Platform> State<P> {
         self.outstanding -= before.iter().sum::<u64>();
     }
 
-    /// Returns whether an owner may take any free slot: nothing is reserved, and no limit applies.
-    #[inline]
-    fn is_unlimited(&self, owner: Owner) -> bool {
-        self.outstanding == 0 && !self.limits.counts(owner) && self.limits.reserve().1 == 0
-    }
-
     /// Granules of the whole units that a slot takes in which a counted owner keeps `granules`; 0 if it is smaller than a unit.
     #[inline]
     fn whole(&self, owner: Owner, granules: u64) -> u64 {
@@ -161,14 +154,8 @@ impl<P: Platform> State<P> {
         if all == self.limits.shared(&self.counters, &self.wanted) {
             return Ok(None);
         }
-        self.check_quota(&wanted, whole)?;
-        Ok(Some(all))
-    }
-
-    /// Checks that counted owners may touch the units of all that is reserved, of `all` on their side, and `whole` granules of whole units in
-    /// addition.
-    fn check_quota(&self, all: &Wanted, whole: u64) -> Result<(), GrowError> {
-        let pieces = self.limits.new_units(&self.counters, &all[Side::Counted.index()]);
+        // Counted owners touch the units of `wanted` on their side, the whole units of all that is reserved, and `whole` granules more.
+        let pieces = self.limits.new_units(&self.counters, &wanted[Side::Counted.index()]);
         let unit = self.limits.unit;
         let wholes = |demand: &Demand| {
             Class::all().skip(unit.index()).map(|class| demand[class.index()] << class.index()).sum::<u64>()
@@ -176,7 +163,7 @@ impl<P: Platform> State<P> {
         let reserved: u64 = self.limits.counted().map(|owner| wholes(&self.reserved[owner.index()])).sum();
         let granules = reserved.saturating_add(whole).saturating_add(pieces * unit.granules());
         let touched = self.limits.touched_bytes(&self.counters).saturating_add(granules.saturating_mul(GRANULE));
-        if touched > self.limits.most() { Err(GrowError::QuotaFull { limit: self.limits.cap }) } else { Ok(()) }
+        if touched > self.limits.most() { Err(GrowError::QuotaFull { limit: self.limits.cap }) } else { Ok(Some(all)) }
     }
 
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `whole` granules of it are
@@ -207,7 +194,7 @@ impl<P: Platform> State<P> {
 
     /// Slots of a class that the arena gets if it grows up to the cap on raw pages.
     pub(super) fn growable(&self, growth: &Growth<P>, class: Class) -> u64 {
-        let end = extent::end_after(self.counters.end(), &growth.strays());
+        let end = extent::end_after(self.counters.end, &growth.strays());
         extent::slots(end, extent::last_end(growth.max_pages()).max(end), class)
     }
 
@@ -223,20 +210,16 @@ impl<P: Platform> State<P> {
         if blocks == 0 {
             return Ok(());
         }
-        let end = self.counters.end();
+        let end = self.counters.end;
         // An extent's front is there from its first block on.
         let line = if end.is_multiple_of(BLOCK_GRANULES) { Line::default() } else { self.shared().line(end) };
         let last = extent::last_end(growth.max_pages());
-        let mut to = end + (blocks - 1) * BLOCK_GRANULES;
-        loop {
-            to = extent::next_end(to);
-            if to > last {
-                return Err(GrowError::OutOfSpace);
-            }
-            if missing(&extent::grown(self.counters.free(Side::Shared), &line, end, to), wanted, Class::LARGEST) == 0 {
-                break;
-            }
-        }
+        let free = self.counters.free(Side::Shared);
+        let serves = |to: &u64| missing(&extent::grown(free, &line, end, *to), wanted, Class::LARGEST) == 0;
+        let first = extent::next_end(end + (blocks - 1) * BLOCK_GRANULES);
+        let mut ends =
+            std::iter::successors(Some(first), |to| Some(extent::next_end(*to))).take_while(|to| *to <= last);
+        let to = ends.find(serves).ok_or(GrowError::OutOfSpace)?;
         growth.reserve(to)?;
         // Memory that was grown beyond need has slots, too.
         self.extend(to.max(extent::last_end(self.raw.pages()).min(last)));
@@ -245,7 +228,7 @@ impl<P: Platform> State<P> {
 
     /// Adds all slots up to a new end, which raw memory has.
     pub(super) fn extend(&mut self, to: u64) {
-        extent::pieces(self.counters.end(), to)
+        extent::pieces(self.counters.end, to)
             .for_each(|(granule, class)| self.free_piece(Side::Shared, granule, class, Entry::NEW));
         self.counters.set_end(self.raw, to);
         self.counters.save_free(self.raw, Side::Shared);
@@ -261,7 +244,8 @@ impl<P: Platform> State<P> {
             let side = self.limits.side(owner, class);
             self.wanted[side.index()][class.index()] -= 1;
             self.outstanding -= 1;
-        } else if !self.is_unlimited(owner) {
+        // If nothing is reserved and no limit applies, the owner may take any free slot.
+        } else if self.outstanding > 0 || self.limits.counts(owner) || self.limits.reserve().1 > 0 {
             let mut one = Demand::default();
             one[class.index()] = 1;
             self.admit(growth, owner, &one, self.whole(owner, entry.granules()))?;
@@ -323,8 +307,7 @@ impl<P: Platform> State<P> {
     #[inline(always)]
     fn take_from(&mut self, side: Side, lowest: Lowest, entry: Entry, of: Side) -> Option<Slot> {
         let Lowest { class: from, granule, .. } = lowest;
-        let found = self.granules.get(granule);
-        let slot = match found {
+        let slot = match self.granules.get(granule) {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
             _ => {
                 self.remove(side, lowest);

@@ -1,7 +1,6 @@
 //! Errors of allocations and of pointers. Nothing has changed when one of them is returned.
 
 use crate::GrowError;
-use crate::arena::Undecodable;
 
 /// Reasons why no blob was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,10 +58,4 @@ pub enum PtrError {
     /// The granule's entry cannot be decoded. The entry's content is never guessed.
     #[error("the granule cannot be decoded")]
     Corrupt,
-}
-
-impl From<Undecodable> for PtrError {
-    fn from(_: Undecodable) -> Self {
-        Self::Corrupt
-    }
 }

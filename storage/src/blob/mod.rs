@@ -15,7 +15,7 @@ pub use error::{AllocateError, PtrError};
 pub use ptr::{BlobPtr, MAX_BLOB};
 
 use crate::Platform;
-use crate::arena::{Arena, Entry};
+use crate::arena::{Arena, Entry, Slot};
 
 /// Blobs in stable memory.
 pub struct BlobStore<P: Platform = crate::Ic> {
@@ -39,13 +39,8 @@ impl<P: Platform> BlobStore<P> {
     /// [`AllocateError`]; nothing has changed.
     pub fn allocate(&mut self, len: u32, owner: Owner) -> Result<BlobPtr, AllocateError> {
         let class = Class::for_len(len).ok_or(AllocateError::TooLarge { limit: MAX_BLOB })?;
-        let slot = self.arena.take(owner, class, len)?;
-        Ok(BlobPtr {
-            offset: slot.granule.wrapping_mul(GRANULE),
-            len,
-            class: class.size(),
-            generation: slot.generation,
-        })
+        let Slot { granule, generation } = self.arena.take(owner, class, len)?;
+        Ok(BlobPtr { offset: granule.wrapping_mul(GRANULE), len, class: class.size(), generation })
     }
 
     /// Allocates a blob and writes its bytes.
@@ -110,8 +105,7 @@ impl<P: Platform> BlobStore<P> {
     #[inline(always)]
     fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(), PtrError> {
         let granule = ptr.offset / GRANULE;
-        let aligned = ptr.offset.is_multiple_of(GRANULE);
-        if !aligned || !self.arena.is_used(granule, ptr.generation, ptr.len, ptr.class) {
+        if !ptr.offset.is_multiple_of(GRANULE) || !self.arena.is_used(granule, ptr.generation, ptr.len, ptr.class) {
             return Err(self.not_used(ptr));
         }
         if u64::from(at).saturating_add(len as u64) > u64::from(ptr.len) {
@@ -145,7 +139,7 @@ impl<P: Platform> BlobStore<P> {
         if !ptr.offset.is_multiple_of(GRANULE) {
             return Err(PtrError::InsideBlob);
         }
-        Ok((granule, entry?))
+        Ok((granule, entry.map_err(|_| PtrError::Corrupt)?))
     }
 
     /// The reason why a pointer does not name the blob of this slot.
@@ -238,12 +232,6 @@ impl<P: Platform> BlobStore<P> {
         let (granule, slot) = self.find(ptr)?;
         self.arena.set_owner(granule, slot, owner);
         Ok(())
-    }
-
-    /// Makes the entry of a blob's slot undecodable, as damage would.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison(&self, ptr: &BlobPtr) {
-        self.arena.poison(ptr.offset / GRANULE);
     }
 }
 

@@ -184,10 +184,7 @@ impl<P: Platform> Slots<P> {
                     classes |= 1 << class;
                     self.promised[class].set(self.promised[class].get().saturating_add(count));
                 }
-                None => {
-                    let granules = granules_for(len).ok_or(GrowError::OutOfSpace)?;
-                    large.push((granules, u64::from(count)));
-                }
+                None => large.push((granules_for(len).ok_or(GrowError::OutOfSpace)?, u64::from(count))),
             }
         }
         self.has_promised.set(classes);

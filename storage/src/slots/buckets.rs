@@ -12,20 +12,14 @@ use super::{SlotId, Slots};
 use crate::Platform;
 
 /// Returns the slots under a key, in the order of insertion. `at` is the offset of the link in a slot.
-pub fn under<P: Platform>(
-    slots: &Slots<P>,
-    root: Root,
-    at: u32,
-    key: u32,
-) -> impl Iterator<Item = SlotId> + use<'_, P> {
+pub fn under(slots: &Slots<impl Platform>, root: Root, at: u32, key: u32) -> impl Iterator<Item = SlotId> {
     slots.chain(radix::get(slots, root, key), at)
 }
 
 /// Inserts a slot after the other slots of its key. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes must be reserved.
 pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: SlotId, key: u32) {
     slots.write_u32(slot, at, 0);
-    let last = under(slots, *root, at, key).last();
-    match last {
+    match under(slots, *root, at, key).last() {
         Some(last) => slots.write_u32(last, at, slot),
         None => radix::insert(slots, root, key, slot),
     }

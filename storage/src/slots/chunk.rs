@@ -17,7 +17,7 @@ use super::Slots;
 use super::class::{CLASSES, LARGE, UNIT, chunk_of, granules_of, size_of, slots_of};
 use super::reserved::Reserved;
 use crate::arena::GRANULE;
-use crate::bytes::u32_at;
+use crate::bytes::{u16_at, u32_at};
 use crate::{GrowError, Platform};
 
 /// State of a slot in use, the second byte of its head.
@@ -63,12 +63,11 @@ impl Line {
     }
 
     fn decode(line: &[u8; 16]) -> Self {
-        let half = |at: usize| u16::from_le_bytes([line[at], line[at + 1]]);
         Self {
             class: line[0],
-            used: half(2),
-            free: half(4),
-            begun: half(6),
+            used: u16_at(line, 2),
+            free: u16_at(line, 4),
+            begun: u16_at(line, 6),
             prev: u32_at(line, 8),
             next: u32_at(line, 12),
         }

@@ -36,11 +36,8 @@ pub struct List {
 }
 
 impl List {
-    fn encode(&self) -> [u8; LINE] {
-        let mut line = [0; LINE];
-        let words = [self.first, self.last, self.used, self.chunks].map(u32::to_le_bytes);
-        line.copy_from_slice(words.as_flattened());
-        line
+    fn encode(&self) -> [[u8; 4]; LINE / 4] {
+        [self.first, self.last, self.used, self.chunks].map(u32::to_le_bytes)
     }
 }
 
@@ -78,19 +75,18 @@ impl Header {
         }
         let granules = header.granules();
         if granules != kept {
-            let why = format!("chunks of {granules} granules, of which the arena counts {kept}");
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+            return Err(LAYOUT.corrupt(format!("chunks of {granules} granules, of which the arena counts {kept}")));
         }
         if let Some(class) = (0..CLASSES).find(|class| header.room(*class).is_none()) {
             let List { used, chunks, .. } = header.lists[class];
             let why = format!("{used} slots in {chunks} chunks of slots of {} bytes", size_of(class));
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+            return Err(LAYOUT.corrupt(why));
         }
         Ok(header)
     }
 
     /// Granules of all chunks.
-    fn granules(&self) -> u64 {
+    pub fn granules(&self) -> u64 {
         (0..LISTS).map(|class| u64::from(self.lists[class].chunks) * granules_of(class)).sum()
     }
 
@@ -108,11 +104,6 @@ impl Header {
         (0..CLASSES).map(of).sum::<u64>() + u64::from(self.lists[LARGE].chunks) * GRANULE
     }
 
-    /// Bytes of all chunks.
-    pub fn bytes(&self) -> u64 {
-        self.granules() * GRANULE
-    }
-
     /// Writes the root.
     pub fn save_root(&self, space: &Space<impl Platform>) {
         space.write_u64(ROOT, root_line(self.root));
@@ -121,14 +112,14 @@ impl Header {
     /// Writes the line of a class.
     #[inline]
     pub fn save_list(&self, space: &Space<impl Platform>, class: usize) {
-        space.write(LINES + (LINE * class) as u64, &self.lists[class].encode());
+        space.write(LINES + (LINE * class) as u64, self.lists[class].encode().as_flattened());
     }
 
     /// Writes the header.
     pub fn save(&self, space: &Space<impl Platform>) {
         space.write_header(0, &LAYOUT);
         self.save_root(space);
-        let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);
-        space.write(LINES, lines.as_flattened());
+        let lines = self.lists.each_ref().map(List::encode);
+        space.write(LINES, lines.as_flattened().as_flattened());
     }
 }

@@ -29,13 +29,6 @@ pub fn id_of(at: u64) -> SlotId {
     (at / UNIT) as SlotId + 1
 }
 
-/// Returns the first granule of the chunk that `granule` belongs to.
-#[inline]
-fn start_of(class: usize, granule: u64) -> u64 {
-    // Chunks have a power of two of granules.
-    granule & !(granules_of(class).wrapping_sub(1))
-}
-
 impl<P: Platform> Slots<P> {
     /// Returns the class of a granule of this store.
     #[inline(always)]
@@ -81,7 +74,8 @@ impl<P: Platform> Slots<P> {
         let at = u64::from(slot.checked_sub(1)?).wrapping_mul(UNIT);
         let of = at / GRANULE;
         let class = self.kind(of)?;
-        let granule = start_of(class, of);
+        // The chunk's first granule: chunks have a power of two of granules.
+        let granule = of & !(granules_of(class).wrapping_sub(1));
         let within = at.wrapping_sub(granule.wrapping_mul(GRANULE)) as u32;
         let (size, index) = (size_of(class), within / size_of(class));
         (index.wrapping_mul(size) == within && index < slots_of(class)).then_some(Place { class, granule, index })
@@ -103,12 +97,10 @@ impl<P: Platform> Slots<P> {
     }
 
     fn bytes_of(&self, place: &Place) -> u32 {
-        match place.class {
-            LARGE => {
-                self.arena.entry(place.granule).and_then(Result::ok).map_or(0, |entry| entry.len.saturating_sub(HEAD))
-            }
-            class => size_of(class) - HEAD,
+        if place.class != LARGE {
+            return size_of(place.class) - HEAD;
         }
+        self.arena.entry(place.granule).and_then(Result::ok).map_or(0, |entry| entry.len.saturating_sub(HEAD))
     }
 
     /// Returns the bytes that a slot in use holds.
@@ -130,12 +122,10 @@ impl<P: Platform> Slots<P> {
         slot != 0 && u64::from(slot - 1) * UNIT + u64::from(HEAD) + bytes <= self.arena.end()
     }
 
-    /// Traps unless a link leads to a slot.
+    /// Returns a link, and traps unless the link leads to a slot.
     #[inline(always)]
-    pub(super) fn check(&self, link: SlotId) {
-        if !self.contains(link) {
-            self.broken("ordered index:", link, "is not a slot");
-        }
+    pub(super) fn check(&self, link: SlotId) -> SlotId {
+        if self.contains(link) { link } else { self.broken("ordered index:", link, "is not a slot") }
     }
 
     /// Returns whether `slot` is in use and holds at least `bytes` bytes.

@@ -36,7 +36,7 @@ mod undo;
 
 pub use class::{MAX_LEN, SlotId};
 
-use crate::arena::{Arena, Owner};
+use crate::arena::{Arena, GRANULE, Owner};
 use crate::{OpenError, Platform, Space};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
@@ -78,7 +78,7 @@ impl<P: Platform> Slots<P> {
     /// Opens the slots of a space that has their header, or prepares an empty space. All memory of `owner` in the arena is theirs. The
     /// cost does not depend on the number of slots.
     pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
-        let header = Header::open(&space, arena.kept_bytes(owner) / crate::arena::GRANULE)?;
+        let header = Header::open(&space, arena.kept_bytes(owner) / GRANULE)?;
         Ok(Self {
             space,
             arena,
@@ -199,7 +199,7 @@ impl<P: Platform> Slots<P> {
     /// Returns the bytes of chunks, by use.
     pub fn stats(&self) -> SlotStats {
         let used_bytes = self.header.used_bytes();
-        SlotStats { used_bytes, free_bytes: self.header.bytes().saturating_sub(used_bytes) }
+        SlotStats { used_bytes, free_bytes: (self.header.granules() * GRANULE).saturating_sub(used_bytes) }
     }
 }
 

@@ -33,25 +33,8 @@ const fn child_at(child: u32) -> u32 {
     BITMAP as u32 + 4 * child
 }
 
-const fn byte_of(child: u32) -> u32 {
-    child / 8
-}
-
-/// Returns the root, or a child that a node names, after checking that it is a slot.
-#[inline(always)]
-fn node_at(slots: &Slots<impl Platform>, node: SlotId) -> SlotId {
-    slots.check(node);
-    node
-}
-
-/// Returns a child of a node above the last level, or 0 for none.
-#[inline(always)]
-fn node_below(slots: &Slots<impl Platform>, node: SlotId, child: u32) -> SlotId {
-    if has(slots, node, child) { node_at(slots, slots.read_u32(node, child_at(child))) } else { 0 }
-}
-
 fn has(slots: &Slots<impl Platform>, node: SlotId, child: u32) -> bool {
-    let [byte] = slots.read(node, byte_of(child));
+    let [byte] = slots.read(node, child / 8);
     byte & 1 << (child % 8) != 0
 }
 
@@ -74,8 +57,8 @@ fn first_from(slots: &Slots<impl Platform>, node: SlotId, from: u32) -> Option<u
 }
 
 fn set_bit(slots: &mut Slots<impl Platform>, node: SlotId, child: u32) {
-    let [byte] = slots.read(node, byte_of(child));
-    slots.write(node, byte_of(child), &[byte | 1 << (child % 8)]);
+    let [byte] = slots.read(node, child / 8);
+    slots.write(node, child / 8, &[byte | 1 << (child % 8)]);
 }
 
 fn new_node(slots: &mut Slots<impl Platform>) -> SlotId {
@@ -88,10 +71,7 @@ fn new_node(slots: &mut Slots<impl Platform>) -> SlotId {
 /// Returns the leaf of a key in a tree that is not empty, or 0 for none.
 #[inline]
 fn leaf_at(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
-    match slots.leaves.get(root, key >> BITS) {
-        Some(node) => node,
-        None => find_leaf(slots, root, key),
-    }
+    slots.leaves.get(root, key >> BITS).unwrap_or_else(|| find_leaf(slots, root, key))
 }
 
 #[inline(never)]
@@ -106,12 +86,13 @@ fn find_leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
 
 /// Returns the deepest node on the way to the leaf of a key, and the number of nodes that are missing below it.
 fn deepest(slots: &Slots<impl Platform>, root: Root, key: u32) -> (SlotId, u32) {
-    let mut node = node_at(slots, root);
+    let mut node = slots.check(root);
     for level in 0..LAST {
-        match node_below(slots, node, digit(key, level)) {
-            0 => return (node, LAST - level),
-            below => node = below,
+        let child = digit(key, level);
+        if !has(slots, node, child) {
+            return (node, LAST - level);
         }
+        node = slots.check(slots.read_u32(node, child_at(child)));
     }
     (node, 0)
 }
@@ -174,10 +155,10 @@ fn clear_bit(slots: &mut Slots<impl Platform>, node: SlotId, child: u32) -> bool
         let word = |at: usize| u64::from_le_bytes(bitmap.as_chunks::<8>().0[at]);
         let bit = |at: usize| if at as u32 == child / 64 { 1 << (child % 64) } else { 0 };
         let left = (0..BITMAP / 8).fold(0, |left, at| left | word(at) & !bit(at));
-        (left != 0, bitmap[byte_of(child) as usize])
+        (left != 0, bitmap[child as usize / 8])
     });
     if left {
-        slots.write(node, byte_of(child), &[byte & !(1 << (child % 8))]);
+        slots.write(node, child / 8, &[byte & !(1 << (child % 8))]);
     }
     left
 }
@@ -196,10 +177,10 @@ pub fn remove(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32) {
 /// Removes a leaf without keys, and each node above that has no other child.
 #[inline(never)]
 fn remove_leaf(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, leaf: SlotId) {
-    let mut path = [node_at(slots, *root); LAST as usize];
+    let mut path = [slots.check(*root); LAST as usize];
     for level in 1..LAST {
         let below = slots.read_u32(path[level as usize - 1], child_at(digit(key, level - 1)));
-        path[level as usize] = node_at(slots, below);
+        path[level as usize] = slots.check(below);
     }
     slots.leaves.forget();
     slots.free(leaf);
@@ -215,17 +196,13 @@ fn remove_leaf(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, leaf
 
 /// Returns the smallest key that is `from` or greater, with its value.
 pub fn next(slots: &Slots<impl Platform>, root: Root, from: u32) -> Option<(u32, SlotId)> {
-    if root == 0 {
-        return None;
-    }
-    descend(slots, node_at(slots, root), 0, from)
+    if root == 0 { None } else { descend(slots, slots.check(root), 0, from) }
 }
 
 fn descend(slots: &Slots<impl Platform>, node: SlotId, level: u32, from: u32) -> Option<(u32, SlotId)> {
     let shift = BITS * (LAST - level);
     let below = (1u32 << shift) - 1;
-    let mut child = digit(from, level);
-    let mut rest = from & below;
+    let (mut child, mut rest) = (digit(from, level), from & below);
     loop {
         let found = first_from(slots, node, child)?;
         if found != child {
@@ -236,11 +213,10 @@ fn descend(slots: &Slots<impl Platform>, node: SlotId, level: u32, from: u32) ->
             return Some((found, next));
         }
         // The lower digits; every key of a later child is greater than `from`.
-        if let Some((key, value)) = descend(slots, node_at(slots, next), level + 1, rest) {
+        if let Some((key, value)) = descend(slots, slots.check(next), level + 1, rest) {
             return Some((found << shift | key, value));
         }
-        child = found + 1;
-        rest = 0;
+        (child, rest) = (found + 1, 0);
     }
 }
 

@@ -23,10 +23,8 @@ pub struct Link {
 
 impl Link {
     /// Returns the link's bytes.
-    pub fn encode(self) -> [u8; 12] {
-        let mut bytes = [0; 12];
-        bytes.copy_from_slice([self.key, self.previous, self.next].map(u32::to_le_bytes).as_flattened());
-        bytes
+    pub fn encode(self) -> [[u8; 4]; 3] {
+        [self.key, self.previous, self.next].map(u32::to_le_bytes)
     }
 
     /// Decodes a link.
@@ -68,13 +66,11 @@ impl Rings {
     pub fn enter(&mut self, slots: &mut Slots<impl Platform>, at: u32, slot: SlotId, key: u32) {
         let first = radix::get(slots, self.tree, key);
         if first == 0 {
-            slots.write(slot, at, &Link { key, previous: slot, next: slot }.encode());
+            slots.write(slot, at, Link { key, previous: slot, next: slot }.encode().as_flattened());
             radix::insert(slots, &mut self.tree, key, slot);
         } else {
-            slots.check(first);
-            let last = slots.read_u32(first, at + 4);
-            slots.check(last);
-            slots.write(slot, at, &Link { key, previous: last, next: first }.encode());
+            let last = slots.check(slots.read_u32(slots.check(first), at + 4));
+            slots.write(slot, at, Link { key, previous: last, next: first }.encode().as_flattened());
             slots.write_u32(last, at + 8, slot);
             slots.write_u32(first, at + 4, slot);
         }
@@ -86,15 +82,15 @@ impl Rings {
         if link.next == slot {
             radix::remove(slots, &mut self.tree, link.key);
         } else {
-            [link.previous, link.next].into_iter().for_each(|link| slots.check(link));
-            slots.write_u32(link.previous, at + 8, link.next);
-            slots.write_u32(link.next, at + 4, link.previous);
+            let [previous, next] = [link.previous, link.next].map(|link| slots.check(link));
+            slots.write_u32(previous, at + 8, next);
+            slots.write_u32(next, at + 4, previous);
             if radix::get(slots, self.tree, link.key) == slot {
                 radix::replace(slots, self.tree, link.key, link.next);
             }
         }
         if clear {
-            slots.write(slot, at, &Link::default().encode());
+            slots.write(slot, at, Link::default().encode().as_flattened());
         }
         self.count -= 1;
     }
@@ -106,12 +102,7 @@ impl Rings {
     }
 
     /// Returns the slots under a key, in the order of insertion.
-    pub fn under<'a, P: Platform>(
-        &self,
-        slots: &'a Slots<P>,
-        at: u32,
-        key: u32,
-    ) -> impl Iterator<Item = SlotId> + use<'a, P> {
+    pub fn under(self, slots: &Slots<impl Platform>, at: u32, key: u32) -> impl Iterator<Item = SlotId> {
         slots.chain(radix::get(slots, self.tree, key), at + 8)
     }
 }

@@ -44,9 +44,8 @@ impl Treap {
     /// Reads a node, whose links may be damaged.
     fn raw(self, slots: &Slots<impl Platform>, slot: SlotId) -> Node {
         slots.read_with(slot, self.at, |b: &[u8; NODE as usize]| {
-            let long = |at: usize| u64_at(b, at);
             let word = |at: u32| u32_at(b, at as usize);
-            Node { key: (long(0), long(8)), left: word(LEFT), right: word(RIGHT), parent: word(PARENT) }
+            Node { key: (u64_at(b, 0), u64_at(b, 8)), left: word(LEFT), right: word(RIGHT), parent: word(PARENT) }
         })
     }
 
@@ -117,17 +116,11 @@ impl Treap {
         if child != 0 {
             self.set(slots, child, PARENT, node.parent);
         }
-        self.replace_child(slots, root, node.parent, slot, child);
+        self.replace(slots, root, node.parent, slot, child);
     }
 
-    fn replace_child(
-        self,
-        slots: &mut Slots<impl Platform>,
-        root: &mut Root,
-        parent: SlotId,
-        old: SlotId,
-        new: SlotId,
-    ) {
+    /// Replaces a child of a node, or the root if `parent` is 0.
+    fn replace(self, slots: &mut Slots<impl Platform>, root: &mut Root, parent: SlotId, old: SlotId, new: SlotId) {
         if parent == 0 {
             if *root != old {
                 slots.broken("treap: slot", old, "is in no tree");
@@ -152,7 +145,7 @@ impl Treap {
         self.set(slots, slot, inner_side, parent);
         self.set(slots, parent, PARENT, slot);
         self.set(slots, slot, PARENT, above.parent);
-        self.replace_child(slots, root, above.parent, parent, slot);
+        self.replace(slots, root, above.parent, parent, slot);
         above.parent
     }
 

@@ -31,12 +31,8 @@ impl<P: Platform> Slots<P> {
     /// Undoes all changes since [`begin`](Self::begin), gives back the granules that were taken, and ends the journal.
     pub fn undo(&mut self) {
         let Some(journal) = self.journal.take() else { return };
-        for (at, bytes) in journal.replaced.iter().rev() {
-            self.arena.payload().write(*at, bytes);
-        }
-        for (granule, line) in journal.lines.iter().rev() {
-            self.arena.set_line(*granule, line);
-        }
+        journal.replaced.iter().rev().for_each(|(at, bytes)| self.arena.payload().write(*at, bytes));
+        journal.lines.iter().rev().for_each(|(granule, line)| self.arena.set_line(*granule, line));
         self.header = journal.before;
         self.leaves.forget();
         // The promises counted on room that is gone now.

@@ -31,7 +31,7 @@ pub use sweep::Slice;
 use crate::arena::{Arena, Owner};
 use crate::{GrowError, HashKey, Meter, OpenError, Platform, Space};
 use bucket::{BUCKET, Entry, Head, SLOTS, search, to_link, word_of};
-use pool::{BucketRef, PAGE_BUCKETS, Pool};
+use pool::{BucketRef, Header, PAGE_BUCKETS, Pool};
 
 /// Buckets of a slice of a sweep.
 pub const SLICE_BUCKETS: u64 = PAGE_BUCKETS;
@@ -41,10 +41,8 @@ const LOAD: u64 = 60;
 /// Returns whether two 32-byte keys are equal. Compares words, because comparing bytes takes several times as many instructions.
 #[inline(always)]
 pub fn same_key(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    fn words(key: &[u8; 32]) -> impl Iterator<Item = u64> {
-        key.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
-    }
-    words(a).zip(words(b)).all(|(a, b)| a == b)
+    let mut words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    words.all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
 }
 
 /// Fill statistics of a table.
@@ -73,12 +71,8 @@ pub enum Change {
 pub struct HashTable<P: Platform = crate::Ic> {
     pool: Pool<P>,
     key: HashKey,
-    /// Number of insertions before one is refused.
     #[cfg(any(test, feature = "testing"))]
-    failing_in: Option<u64>,
-    /// Bits of the hash that keys have.
-    #[cfg(any(test, feature = "testing"))]
-    mask: u64,
+    pub(crate) hooks: crate::testing::TableHooks,
 }
 
 impl<P: Platform> HashTable<P> {
@@ -89,21 +83,18 @@ impl<P: Platform> HashTable<P> {
     /// [`OpenError`]; `Corrupt` if the table has entries and the hash key is not set, because no entry could be found again.
     pub fn open(space: Space<P>, arena: Arena<P>, owner: Owner, key: HashKey) -> Result<Self, OpenError> {
         let pool = if space.is_empty() {
-            let created = Pool::create(space, arena, owner);
-            created.map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
+            Pool::create(space, arena, owner).map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
         } else {
             Pool::open(space, arena, owner)?
         };
         if pool.header.entries > 0 && !key.is_set() {
-            return Err(OpenError::Corrupt { name: pool::LAYOUT.name, why: "entries without a hash key".into() });
+            return Err(pool::LAYOUT.corrupt("entries without a hash key".into()));
         }
         Ok(Self {
             pool,
             key,
             #[cfg(any(test, feature = "testing"))]
-            failing_in: None,
-            #[cfg(any(test, feature = "testing"))]
-            mask: u64::MAX,
+            hooks: Default::default(),
         })
     }
 
@@ -117,14 +108,8 @@ impl<P: Platform> HashTable<P> {
     pub fn hash(&self, key: &[u8]) -> u64 {
         let hash = self.key.hash(key);
         #[cfg(any(test, feature = "testing"))]
-        let hash = hash & self.mask;
+        let hash = self.hooks.masked(hash);
         hash
-    }
-
-    /// Clears all other bits of each key's hash: 3 leaves four hashes, and `!0xFFFF` leaves keys of one bucket.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn mask_hashes(&mut self, mask: u64) {
-        self.mask = mask;
     }
 
     /// Writes what the heap mirrors anew.
@@ -134,12 +119,8 @@ impl<P: Platform> HashTable<P> {
 
     /// Returns the fill statistics.
     pub fn stats(&self) -> TableStats {
-        let header = self.pool.header;
-        TableStats {
-            entries: header.entries,
-            buckets: header.buckets,
-            overflow_buckets: u64::from(header.overflow_used),
-        }
+        let Header { entries, buckets, overflow_used, .. } = self.pool.header;
+        TableStats { entries, buckets, overflow_buckets: overflow_used.into() }
     }
 
     /// Pages of 4 KiB that hold entries.
@@ -181,10 +162,6 @@ impl<P: Platform> HashTable<P> {
     /// # Errors
     /// [`GrowError`] if an overflow bucket is needed and memory has no room for it (very unlikely after `reserve`); nothing has changed.
     pub fn insert(&mut self, hash: u64, value: u64) -> Result<(), GrowError> {
-        #[cfg(any(test, feature = "testing"))]
-        if self.refuses() {
-            return Err(GrowError::OutOfSpace);
-        }
         let primary = self.pool.primary(self.bucket_of(hash));
         let head = self.pool.head(primary);
         self.add(primary, head, Entry { hash, value })
@@ -193,6 +170,10 @@ impl<P: Platform> HashTable<P> {
     /// Adds an entry to the chain of a primary bucket with this head.
     #[inline]
     fn add(&mut self, primary: BucketRef, head: Head, entry: Entry) -> Result<(), GrowError> {
+        #[cfg(any(test, feature = "testing"))]
+        if self.hooks.refuses() {
+            return Err(GrowError::OutOfSpace);
+        }
         if head.count() < SLOTS {
             self.push(primary, head, entry);
         } else {
@@ -204,19 +185,6 @@ impl<P: Platform> HashTable<P> {
             self.split();
         }
         Ok(())
-    }
-
-    /// Refuses insertions after `count` more.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn fail_after(&mut self, count: u64) {
-        self.failing_in = Some(count);
-    }
-
-    #[cfg(any(test, feature = "testing"))]
-    fn refuses(&mut self) -> bool {
-        let refuses = self.failing_in == Some(0);
-        self.failing_in = self.failing_in.and_then(|left| left.checked_sub(1));
-        refuses
     }
 
     #[inline]
@@ -320,15 +288,10 @@ impl<P: Platform> HashTable<P> {
     /// As [`insert`](Self::insert); nothing has changed.
     #[inline]
     pub fn put(&mut self, hash: u64, value: u64) -> Result<Option<u64>, GrowError> {
-        let (primary, first) = match self.change_or_first(hash, |_| Change::To(value)) {
-            Ok(before) => return Ok(Some(before)),
-            Err(first) => first,
-        };
-        #[cfg(any(test, feature = "testing"))]
-        if self.refuses() {
-            return Err(GrowError::OutOfSpace);
+        match self.change_or_first(hash, |_| Change::To(value)) {
+            Ok(before) => Ok(Some(before)),
+            Err((primary, first)) => self.add(primary, first, Entry { hash, value }).map(|()| None),
         }
-        self.add(primary, first, Entry { hash, value }).map(|()| None)
     }
 
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed. Behind a damaged link, the hole's own bucket is

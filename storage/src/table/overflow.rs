@@ -108,8 +108,7 @@ impl<P: Platform> Pool<P> {
         let Some(mut line) = self.line(page) else { return };
         if line.used == 1 {
             self.unlink(&line);
-            self.give_page(page);
-            return;
+            return self.give_page(page);
         }
         self.set_head(bucket, &Head::new(line.freed.into()));
         line.freed = (bucket % PAGE_BUCKETS as u32) as u8 + 1;

@@ -77,14 +77,9 @@ impl<P: Platform> Pool<P> {
     pub fn create(space: Space<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
         let mut pool = Self { space, arena, owner, header: Header::default() };
         let first = pool.take_page(line_of(0))?;
-        if let Err(error) = pool.reserve_directory(1) {
-            pool.give_page(first);
-            return Err(error);
-        }
+        pool.reserve_directory(1).inspect_err(|_| pool.give_page(first))?;
         pool.set_page(0, first);
-        for bucket in 0..PAGE_BUCKETS {
-            pool.set_head(pool.primary(bucket), &Head::new(0));
-        }
+        (0..PAGE_BUCKETS).for_each(|bucket| pool.set_head(pool.primary(bucket), &Head::new(0)));
         pool.header.buckets = PAGE_BUCKETS;
         pool.rewrite();
         Ok(pool)
@@ -100,10 +95,10 @@ impl<P: Platform> Pool<P> {
             overflow_used: space.read_u32(OVERFLOW_USED),
         };
         if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
+            return Err(LAYOUT.corrupt(format!("{} buckets", header.buckets)));
         }
         if header.entries > (header.buckets + u64::from(header.overflow_used)) * SLOTS as u64 {
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} entries", header.entries) });
+            return Err(LAYOUT.corrupt(format!("{} entries", header.entries)));
         }
         // A damaged page does not keep the others from being opened: it is found when it is used.
         Ok(Self { space, arena, owner, header })
@@ -144,8 +139,7 @@ impl<P: Platform> Pool<P> {
 
     /// Gives a page back to the arena.
     pub fn give_page(&mut self, page: PageRef) {
-        let granule = u64::from(page) - 1;
-        self.arena.give_granules(self.owner, granule, 1);
+        self.arena.give_granules(self.owner, u64::from(page) - 1, 1);
     }
 
     /// Returns whether the page of a bucket is one that the owner took.

@@ -36,9 +36,6 @@ pub(super) enum Unsplit {
     Refused,
 }
 
-/// Entries of a chain, and its overflow buckets.
-type Chain = (Vec<Entry>, Vec<BucketRef>);
-
 impl<P: Platform> HashTable<P> {
     /// Returns whether the table is full enough for a split. A table has at most 2^33 entries, so the products do not overflow. Checked
     /// 64-bit products are calls of a hundred instructions.
@@ -108,17 +105,14 @@ impl<P: Platform> HashTable<P> {
 
     /// Reads a chain. A link that leads to a page that is not the table's, or makes the chain longer than all chains, ends it: the entries
     /// behind it are lost, but nothing else waits for them.
-    pub(super) fn read_chain(&self, primary: BucketRef) -> Chain {
+    pub(super) fn read_chain(&self, primary: BucketRef) -> (Vec<Entry>, Vec<BucketRef>) {
         let mut all = Vec::with_capacity(2 * SLOTS);
-        let mut overflow = Vec::new();
-        let mut at = primary;
+        let (mut overflow, mut at) = (Vec::new(), primary);
         loop {
             let head = self.pool.head(at);
             self.pool.entries_onto(at, head.count(), &mut all);
             at = head.next();
-            let is_end =
-                at == 0 || !self.pool.owns(at) || overflow.len() as u64 >= u64::from(self.pool.header.overflow_used);
-            if is_end {
+            if at == 0 || !self.pool.owns(at) || overflow.len() >= self.pool.header.overflow_used as usize {
                 return (all, overflow);
             }
             overflow.push(at);

@@ -46,9 +46,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    // Inlined, because the counts of the hot loop then stay out of memory.
+    #[inline(always)]
     fn add(&mut self, gone: &[Entry], first_bound: u64) {
         self.dropped += gone.len() as u64;
-        self.late += late_of(gone, first_bound);
+        self.late += gone.iter().filter(|entry| entry.value >= first_bound).count() as u64;
     }
 }
 
@@ -98,12 +100,12 @@ impl<P: Platform> HashTable<P> {
             return Slice::default();
         }
         let mut bytes = self.pool.buckets(first, end - from);
-        let (mut dropped, mut late, mut read) = (0, 0, bytes.len() as u64 / OS_PAGE + 3);
+        let mut slice = Slice { read: bytes.len() as u64 / OS_PAGE + 3, ..Slice::default() };
         let (mut overflows, mut counted, mut stopped) = (false, None, None);
         for (bucket, bytes) in (first..).zip(bytes.as_chunks_mut::<{ BUCKET as usize }>().0) {
             let next = bucket::next_of(bytes);
             if next != 0 {
-                read += 1;
+                slice.read += 1;
                 if !meter.has_time() {
                     stopped = Some(bucket);
                     break;
@@ -114,9 +116,8 @@ impl<P: Platform> HashTable<P> {
                         break;
                     };
                     overflows = true;
-                    dropped += gone.len() as u64;
-                    late += late_of(&gone, first_bound);
-                    read += 2 * overflow;
+                    slice.add(&gone, first_bound);
+                    slice.read += 2 * overflow;
                     continue;
                 }
             }
@@ -130,17 +131,17 @@ impl<P: Platform> HashTable<P> {
                     }
                     counted = page;
                 }
-                dropped += u64::from(stale.count_ones());
-                late += late_among(bytes, stale, first_bound);
+                slice.dropped += u64::from(stale.count_ones());
+                slice.late += late_among(bytes, stale, first_bound);
                 let changed = drop_from(bytes, stale);
                 self.pool.write_bucket(bucket, &bytes[..changed]);
             }
         }
-        if dropped > 0 {
-            self.pool.drop_entries(dropped);
+        if slice.dropped > 0 {
+            self.pool.drop_entries(slice.dropped);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
-        Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), dropped, late, read }
+        Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), ..slice }
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
@@ -176,11 +177,6 @@ impl<P: Platform> HashTable<P> {
         }
         Some((gone, overflow))
     }
-}
-
-/// Returns the number of entries whose value is not below `first_bound`.
-fn late_of(gone: &[Entry], first_bound: u64) -> u64 {
-    gone.iter().filter(|entry| entry.value >= first_bound).count() as u64
 }
 
 /// Returns the entries of a bucket.

@@ -145,7 +145,7 @@ proptest! {
                 3 => {
                     table.fail_after(0);
                     let put = table.put(hash, value);
-                    table.failing_in = None;
+                    table.hooks.failing_in = None;
                     prop_assert_eq!(put, there.map(Some).ok_or(GrowError::OutOfSpace), "only adding is refused");
                     model.entry(hash).and_modify(|there| *there = value);
                 }
