@@ -2,8 +2,9 @@
 //! shows whether a message has room for them, and how many links they need. The tables are reverted if the message has no room for the
 //! references, or the log none for the links. Uploads (`upload/`) use the same checks and the same `commit`.
 
-use super::draft::{Admission, Draft, Standing, too_large};
+use super::draft::{Admission, Draft, too_large};
 use super::header::{BlockMeta, StoredHeader};
+use super::postings::Indexed;
 use super::postings::ids::EnterError;
 use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
@@ -14,19 +15,15 @@ use ic_coppice_interface::seals::{self, Leaf, Seal};
 use ic_coppice_interface::segments::{Index, Segment, check_receipts};
 use ic_coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
 use ic_coppice_storage::blob::BlobStore;
-use ic_coppice_storage::{Ic, Meter, Platform as _};
+use ic_coppice_storage::{Ic, Meter, Platform as _, log};
 use sha2::{Digest, Sha256};
 
 /// Result of an append that was not refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// The block is kept.
     Kept,
-    /// The message has no room for all of the block's references. Nothing has changed.
-    NoRoom {
-        /// References for which there was room.
-        entered: u64,
-    },
+    /// The message has room for only so many of the block's references. Nothing has changed.
+    NoRoom(u64),
 }
 
 impl ChainStore {
@@ -43,7 +40,7 @@ impl ChainStore {
     ) -> Result<(), AppendError> {
         match self.append_if_room(blobs, block, admission, now, INSTRUCTIONS)? {
             Fit::Kept => Ok(()),
-            Fit::NoRoom { entered } => Err(too_large("references: upload the block", entered)),
+            Fit::NoRoom(entered) => Err(too_large("references: upload the block", entered)),
         }
     }
 
@@ -65,13 +62,11 @@ impl ChainStore {
             segments.map(|bytes| bytes.len() as u64),
             &block.sha256,
         )?;
-        let verify = || match admission.verify_segments {
-            true => Segment::ALL
-                .into_iter()
-                .try_for_each(|segment| draft.verify(segment, Sha256::digest(segments[segment.index()]).into())),
-            false => Ok(()),
+        let verify = || {
+            let mut verified = Segment::ALL.into_iter().zip(segments).filter(|_| admission.verify_segments);
+            verified.try_for_each(|(segment, bytes)| draft.verify(segment, Sha256::digest(bytes).into()))
         };
-        if let Standing::Known = self.standing(&draft)? {
+        if self.is_kept(&draft)? {
             return verify().map(|()| Fit::Kept);
         }
         self.check_no_upload_or_reset(admission)?;
@@ -84,28 +79,26 @@ impl ChainStore {
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
-        self.log
-            .reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least)
-            .map_err(NoMemory::from)?;
+        let reserved = self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least);
+        reserved.map_err(NoMemory::from)?;
         self.reserve_header_and_references(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let references = index.references();
-        let entered = self.metered(references, end, |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
+        let indexed = Indexed { blobs, meta: &meta, index: &index };
+        let entered = self.metered(references, end, |chain, meter| chain.enter(&indexed, (0, 0), meter));
         let entered = entered.map_err(|error| match error {
             EnterError::Grow(error) => AppendError::from(NoMemory::from(error)),
             EnterError::Unreadable(why) => Ic::trap(&format!("append: {why}")),
         })?;
         if entered.references() < references {
             self.revert_entered(&entered);
-            return Ok(Fit::NoRoom { entered: entered.references() });
+            return Ok(Fit::NoRoom(entered.references()));
         }
         // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
-        if let Err(error) = self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..end) {
-            self.revert_entered(&entered);
-            return Err(NoMemory::from(error).into());
-        }
+        let reserved = self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..end);
+        reserved.inspect_err(|_| self.revert_entered(&entered)).map_err(NoMemory::from)?;
 
         // From here on the append can no longer be refused.
         let id_links = entered.ids.encode();
@@ -141,11 +134,14 @@ impl ChainStore {
         self.log.blobs_end(end).max(self.state.log_end)
     }
 
-    /// Classifies a new block against the kept ones.
-    pub(super) fn standing(&self, draft: &Draft) -> Result<Standing, AppendError> {
+    /// Returns whether a block is kept already. If it is not, it is the next block after the head, or the first block of an empty chain.
+    ///
+    /// # Errors
+    /// The block is neither of them.
+    pub(super) fn is_kept(&self, draft: &Draft) -> Result<bool, AppendError> {
         let state = &self.state;
         if !state.started {
-            return Ok(Standing::Next);
+            return Ok(false);
         }
         if let Some(to) = state.rollback_to.filter(|&to| draft.number > to) {
             return Err(AppendError::RollbackUnderway { to });
@@ -154,18 +150,17 @@ impl ChainStore {
             return Err(AppendError::Pruned { first_available: state.oldest });
         }
         if draft.number < state.next {
-            let kept = self.headers.get(draft.number);
-            let differs = kept.map_or_else(
-                || vec![BlockField::Unreadable],
-                |kept| draft.differences(&kept, self.parent(draft.number)),
-            );
-            return if differs.is_empty() { Ok(Standing::Known) } else { Err(AppendError::Conflict { differs }) };
+            let differs = match self.headers.get(draft.number) {
+                Some(kept) => draft.differences(&kept, self.parent(draft.number)),
+                None => vec![BlockField::Unreadable],
+            };
+            return if differs.is_empty() { Ok(true) } else { Err(AppendError::Conflict { differs }) };
         }
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
         }
         match state.head_hash.filter(|_| state.seal.is_some()) {
-            Some(hash) if hash == draft.parent => Ok(Standing::Next),
+            Some(hash) if hash == draft.parent => Ok(false),
             Some(hash) => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
             // A rollback ended on the oldest block, which was damaged meanwhile.
             None => Err(AppendError::Conflict { differs: vec![BlockField::Unreadable] }),
@@ -174,12 +169,10 @@ impl ChainStore {
 
     /// Checks that no upload is open and no reset is underway, because either blocks a new block.
     pub(super) fn check_no_upload_or_reset(&self, admission: &Admission) -> Result<(), AppendError> {
-        if let Some(opened) = self.upload_opened(admission.upload_expiry_secs) {
-            return Err(opened.into());
-        }
-        match self.to_clear() {
-            0 => Ok(()),
-            left => Err(AppendError::ResetUnderway { left }),
+        match (self.upload_opened(admission.upload_expiry_secs), self.to_clear()) {
+            (Some(opened), _) => Err(opened.into()),
+            (None, 0) => Ok(()),
+            (None, left) => Err(AppendError::ResetUnderway { left }),
         }
     }
 
@@ -228,28 +221,16 @@ impl ChainStore {
 
     /// Enters the block's ids and keys from these numbers on, as far as the meter has room, or none of them on an error. Earlier ids and keys
     /// of the block must be there already.
-    pub(super) fn enter(
-        &mut self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-        (ids, keys): (u32, u32),
-        meter: &mut Meter,
-    ) -> Result<Entered, EnterError> {
+    pub(super) fn enter(&mut self, of: &Indexed, from: (u32, u32), meter: &mut Meter) -> Result<Entered, EnterError> {
         if !self.state.started {
-            self.state.base = meta.number;
+            self.state.base = of.meta.number;
         }
-        let ids = self.insert_ids(blobs, meta, index, ids, meter)?;
-        if ids.end() < index.transactions() {
+        let ids = self.insert_ids(of, from.0, meter)?;
+        if ids.end() < of.index.transactions() {
             return Ok(Entered { ids, keys: EnteredKeys::default() });
         }
-        match self.insert_keys(meta.number, index, keys, meter) {
-            Ok(keys) => Ok(Entered { ids, keys }),
-            Err(error) => {
-                ids.revert(&mut self.index);
-                Err(error.into())
-            }
-        }
+        let keys = self.insert_keys(of, from.1, meter).inspect_err(|_| ids.revert(&mut self.index));
+        Ok(Entered { ids, keys: keys.map_err(EnterError::Grow)? })
     }
 
     /// Builds the numbers, sizes and times of the next block; the links of its ids are not counted yet.
@@ -273,9 +254,7 @@ impl ChainStore {
         if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
             self.state.log_tail = self.log.start_of(self.state.log_end);
             self.save();
-            ic_coppice_storage::log::error(&format!(
-                "blob {blob} of the log is damaged: the log continues in a new blob"
-            ));
+            log::error(&format!("blob {blob} of the log is damaged: the log continues in a new blob"));
         }
     }
 

@@ -38,10 +38,6 @@ pub struct Batch {
     _counting: Option<Counting>,
 }
 
-fn payload_len(block: &AppendBlock) -> u64 {
-    (block.body.len() + block.receipts.len() + block.index.len()) as u64
-}
-
 /// Returns the error of a list of blocks that cannot be one.
 fn bad_list(why: String) -> AppendError {
     BadSegment { segment: Segment::Body, at: 0, why }.into()
@@ -81,18 +77,18 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<(), AppendStop> {
-        if batch.has_one && !batch.has_room(payload_len(block), admission.verify_segments) {
+        let payload = (block.body.len() + block.receipts.len() + block.index.len()) as u64;
+        if batch.has_one && !batch.has_room(payload, admission.verify_segments) {
             return Err(AppendStop::HasMore);
         }
-        match self.append_if_room(blobs, block, admission, now, batch.end) {
-            Ok(Fit::Kept) => {
-                batch.has_one = true;
-                Ok(())
+        match self.append_if_room(blobs, block, admission, now, batch.end).map_err(AppendStop::Refused)? {
+            Fit::Kept => batch.has_one = true,
+            Fit::NoRoom(_) if batch.has_one => return Err(AppendStop::HasMore),
+            Fit::NoRoom(entered) => {
+                return Err(AppendStop::Refused(too_large("references: upload the block", entered)));
             }
-            Ok(Fit::NoRoom { .. }) if batch.has_one => Err(AppendStop::HasMore),
-            Ok(Fit::NoRoom { entered }) => Err(AppendStop::Refused(too_large("references: upload the block", entered))),
-            Err(error) => Err(AppendStop::Refused(error)),
         }
+        Ok(())
     }
 }
 

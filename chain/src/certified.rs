@@ -67,15 +67,6 @@ impl Labels {
     fn host_part(&self) -> Option<Digest> {
         Some(self.host).filter(|host| *host != [0; 32])
     }
-
-    /// Returns the parts of the tree with their values.
-    fn parts(&self) -> [Option<HashTree>; 2] {
-        let own = self.own.map(|own| labeled(OWN, leaf(own)));
-        let last = self
-            .last
-            .map(|(number, seal)| fork(labeled(LAST_HASH, leaf(seal)), labeled(LAST_INDEX, leaf(leb128(number)))));
-        [own, last]
-    }
 }
 
 /// Digest of a node, as the interface specification defines it ("Certification"): of its kind and its parts. The library's functions hash
@@ -110,14 +101,11 @@ fn leb128(mut number: u64) -> Vec<u8> {
 
 /// Joins the parts of the tree.
 fn join<T>([own, last]: [Option<T>; 2], host: Option<T>, http: T, fork: impl Fn(T, T) -> T) -> T {
-    let http = match host {
-        Some(host) => fork(host, http),
-        None => http,
+    let before = |part: Option<T>, rest: T| match part {
+        Some(part) => fork(part, rest),
+        None => rest,
     };
-    let first = match own {
-        Some(own) => fork(own, http),
-        None => http,
-    };
+    let first = before(own, before(host, http));
     match last {
         Some(last) => fork(first, last),
         None => first,
@@ -189,7 +177,10 @@ impl ChainStore {
 
     /// The tree that proves the labels of the chain; `http` is the part under `http_expr`, which is left out if no label is absent.
     pub fn head_witness(&self, http: impl FnOnce() -> HashTree) -> HashTree {
-        let parts = self.certified.labels.parts();
+        let Labels { own, last, .. } = self.certified.labels;
+        let last =
+            last.map(|(number, seal)| fork(labeled(LAST_HASH, leaf(seal)), labeled(LAST_INDEX, leaf(leb128(number)))));
+        let parts = [own.map(|own| labeled(OWN, leaf(own))), last];
         let http = if parts.iter().all(Option::is_some) { pruned(HTTP) } else { http() };
         join(parts, self.certified.labels.host_part().map(pruned), http, fork)
     }

@@ -61,15 +61,10 @@ impl Directory {
         HEADER.wrapping_add((number % self.ring).wrapping_mul(ENTRY))
     }
 
-    #[inline]
-    fn entry(&self, number: u64) -> [u64; 2] {
-        self.space.read_pair(self.at(number))
-    }
-
     /// The slot of a number; `None` if it has none.
     #[inline]
     pub fn get(&self, number: u64) -> Option<Slot> {
-        let [slot, check] = self.entry(number);
+        let [slot, check] = self.space.read_pair(self.at(number));
         if slot | check == 0 {
             return None;
         }
@@ -114,7 +109,7 @@ impl Directory {
     /// Removes the slot of a number.
     pub fn clear(&self, number: u64) {
         // An entry without memory has no slot already.
-        if self.entry(number) != [0; 2] {
+        if self.space.read_pair(self.at(number)) != [0; 2] {
             self.put(number, None);
         }
     }
@@ -224,6 +219,7 @@ mod tests {
         testing::forget();
         let directory = open();
         let arena = testing::arena();
+        let entry = |number: u64| directory.space.read_pair(directory.at(number));
         directory.reserve(7, 7..10).unwrap();
         let (own, other) =
             (|| arena.take(owners::CHAIN, Class::SMALLEST, 9), arena.take(testing::COUNTED, Class::SMALLEST, 9));
@@ -237,11 +233,11 @@ mod tests {
         for bit in 0..8 * ENTRY {
             directory.flip(8, bit);
             assert_eq!(directory.get(8), Some(new), "bit {bit}");
-            assert_eq!(directory.entry(8)[0] as u32, new.granule as u32, "bit {bit}: mended");
+            assert_eq!(entry(8)[0] as u32, new.granule as u32, "bit {bit}: mended");
             directory.flip(7, bit);
             assert_eq!(directory.get(7), None, "bit {bit}");
             directory.clear(7);
-            assert_eq!(directory.entry(7), [0; 2], "bit {bit}");
+            assert_eq!(entry(7), [0; 2], "bit {bit}");
         }
         directory.clear(8);
         assert_eq!(directory.get(8), None);

@@ -41,16 +41,13 @@ pub(super) struct Draft {
     pub sha256: [[u8; 32]; 3],
 }
 
-/// Position of a new block relative to the kept blocks.
-pub(super) enum Standing {
-    /// The next block after the head.
-    Next,
-    /// Already kept.
-    Known,
-}
-
 pub(crate) fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
     AppendError::TooLarge { what: what.into(), limit }
+}
+
+/// Checks that a number of a new block is at most `limit`.
+pub(super) fn at_most(limit: u64, what: &str, number: u64) -> Result<(), AppendError> {
+    if number > limit { Err(too_large(what, limit)) } else { Ok(()) }
 }
 
 impl Draft {
@@ -62,30 +59,22 @@ impl Draft {
         lengths: [u64; 3],
         sha256: &BySegment<ByteBuf>,
     ) -> Result<Self, AppendError> {
-        if number > MAX_NUMBER {
-            return Err(too_large("number", MAX_NUMBER));
-        }
+        at_most(MAX_NUMBER, "number", number)?;
         let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
         let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
         let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
         if hashes.0.is_empty() {
             return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
         }
-        let mut digests = [[0; 32]; 3];
-        for segment in Segment::ALL {
-            let digest = &sha256[segment.index()];
-            digests[segment.index()] = digest
-                .as_slice()
-                .try_into()
-                .map_err(|_| bad(segment, format!("its sha256 has {} bytes, not 32", digest.len())))?;
-        }
-        if lengths.iter().try_fold(0u64, |sum, &len| sum.checked_add(len)).is_none_or(|sum| sum > MAX_BLOCK) {
-            return Err(too_large("block", MAX_BLOCK));
-        }
-        if lengths[Segment::Index.index()] > MAX_INDEX {
-            return Err(too_large("index", MAX_INDEX));
-        }
-        Ok(Self { number, hash, parent, timestamp_secs, lengths: lengths.map(|len| len as u32), sha256: digests })
+        let digest = |segment: Segment| {
+            let bytes = &sha256[segment.index()];
+            let why = || format!("its sha256 has {} bytes, not 32", bytes.len());
+            <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| bad(segment, why()))
+        };
+        let sha256 = [digest(Segment::Body)?, digest(Segment::Receipts)?, digest(Segment::Index)?];
+        at_most(MAX_BLOCK, "block", BySegment::from(lengths).sum())?;
+        at_most(MAX_INDEX, "index", lengths[Segment::Index.index()])?;
+        Ok(Self { number, hash, parent, timestamp_secs, lengths: lengths.map(|len| len as u32), sha256 })
     }
 
     pub fn payload_len(&self) -> u64 {
@@ -119,9 +108,6 @@ impl Draft {
 
     /// Checks the number of the block's index entries.
     pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
-        if index.references() > MAX_ENTRIES {
-            return Err(too_large("transactions + keys", MAX_ENTRIES));
-        }
-        Ok(())
+        at_most(MAX_ENTRIES, "transactions + keys", index.references())
     }
 }

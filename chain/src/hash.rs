@@ -12,12 +12,6 @@ pub struct Hash {
     pub(super) len: u8,
 }
 
-impl From<[u8; MAX_HASH]> for Hash {
-    fn from(bytes: [u8; MAX_HASH]) -> Self {
-        Self { bytes, len: MAX_HASH as u8 }
-    }
-}
-
 impl Hash {
     /// Returns `None` for more than 32 bytes.
     #[inline]

@@ -106,9 +106,7 @@ impl BlockMeta {
         put(r, 4, &self.transactions.to_le_bytes());
         put(r, 8, &self.number.to_le_bytes());
         put(r, 16, &self.log_offset.to_le_bytes());
-        for (i, len) in self.lengths.iter().enumerate() {
-            put(r, 24 + 4 * i, &len.to_le_bytes());
-        }
+        put(r, 24, self.lengths.map(u32::to_le_bytes).as_flattened());
         put(r, 36, &self.keys.to_le_bytes());
         put(r, 40, &self.timestamp_secs.to_le_bytes());
         put(r, 48, &self.monotonic.to_le_bytes());

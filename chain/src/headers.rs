@@ -88,10 +88,9 @@ impl HeaderStore {
     pub fn put(&mut self, header: &StoredHeader) {
         let number = header.meta.number;
         let page = self.page(number).unwrap_or_else(|| {
-            let page = self
-                .arena
-                .take_granules(owners::HEADERS, 1)
-                .unwrap_or_else(|error| Ic::trap(&format!("header {number}: memory was not reserved: {error}")));
+            let taken = self.arena.take_granules(owners::HEADERS, 1);
+            let page =
+                taken.unwrap_or_else(|why| Ic::trap(&format!("header {number}: memory was not reserved: {why}")));
             let generation = self.arena.entry(page).and_then(Result::ok).map_or(1, |entry| entry.generation);
             self.directory.set(number / PAGE_HEADERS, Slot { granule: page, generation });
             page

@@ -30,7 +30,8 @@
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
 //! - `transit`: a block whose references are entered or removed over several messages.
-//! - Tests: `tests`, `key_tests`, `damage_tests`, `collisions`; `histories` compares random histories with a model.
+//! - Tests: `tests`, `key_tests`, `damage_tests`, `collisions`; `histories` compares random histories with a model. `testing`: blocks,
+//!   chains and damage for tests of all crates. `bench`: functions that only the bench calls.
 //!
 //! - `export/`: exporters, the guard, and the pages that they pull. `pruning/`: which blocks are deleted, when, and how much of it in one
 //!   message. `certified`: certified data. `blocks`: kept blocks for `ic_coppice_records` (the trait `Blocks`).
@@ -40,6 +41,8 @@
 
 mod append;
 mod batch;
+#[cfg(feature = "bench")]
+mod bench;
 mod blocks;
 pub mod certified;
 mod directory;

@@ -141,6 +141,13 @@ impl Log {
         Ok(())
     }
 
+    /// Returns the bytes of a log range.
+    pub fn read(&self, blobs: &BlobStore, range: Range<u64>) -> Result<Vec<u8>, PtrError> {
+        let mut bytes = Vec::new();
+        self.read_onto(blobs, &mut bytes, range)?;
+        Ok(bytes)
+    }
+
     /// Appends a log range to `out`.
     pub fn read_onto(&self, blobs: &BlobStore, out: &mut Vec<u8>, range: Range<u64>) -> Result<(), PtrError> {
         // Reserve all at once, because growing part by part dirties every heap page several times.
@@ -159,8 +166,7 @@ impl Log {
             let ptr = self.ptr(self.blob_of(offset)).ok_or(PtrError::NeverAllocated)?;
             return blobs.read_array(&ptr, inside as u32);
         }
-        let mut bytes = Vec::with_capacity(N);
-        self.read_onto(blobs, &mut bytes, offset..offset + N as u64)?;
+        let bytes = self.read(blobs, offset..offset + N as u64)?;
         Ok(bytes.try_into().expect("as many bytes as were asked for"))
     }
 }

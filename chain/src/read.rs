@@ -24,6 +24,9 @@ pub(super) fn look_up_meter() -> Meter {
     Meter::lasting(LOOK_UP, u64::MAX)
 }
 
+/// Part of a segment: the segment, the first byte, the number of bytes.
+pub type Part = (Segment, u64, u64);
+
 /// Result of checking a posting.
 enum PostingMatch {
     /// The wanted id.
@@ -45,16 +48,12 @@ fn damaged(number: u64) -> ReadError {
 impl ChainStore {
     /// Checks that a block is kept.
     fn check_kept(&self, number: u64) -> Result<(), ReadError> {
-        if !self.state.started || number >= self.state.next {
+        // Numbers below the first block never existed.
+        if !self.state.started || number >= self.state.next || number < self.state.base {
             return Err(ReadError::NotFound);
         }
         if number < self.state.oldest {
-            // Numbers below the first block never existed.
-            return Err(if number < self.state.base {
-                ReadError::NotFound
-            } else {
-                ReadError::Pruned { first_available: self.state.oldest }
-            });
+            return Err(ReadError::Pruned { first_available: self.state.oldest });
         }
         Ok(())
     }
@@ -118,21 +117,14 @@ impl ChainStore {
         self.headers.get(number).ok_or_else(|| damaged(number))
     }
 
-    /// Part of a segment: the segment, the first byte, the number of bytes.
+    /// The bytes of a part of a segment.
     ///
     /// # Errors
     /// `Corrupt` if a blob of the log cannot be read.
-    pub fn read_part(
-        &self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        part: (Segment, u64, u64),
-    ) -> Result<ByteBuf, ReadError> {
+    pub fn read_part(&self, blobs: &BlobStore, meta: &BlockMeta, part: Part) -> Result<ByteBuf, ReadError> {
         let (segment, offset, len) = part;
         let start = meta.segment_start(segment) + offset;
-        let mut bytes = Vec::new();
-        self.log.read_onto(blobs, &mut bytes, start..start + len).map_err(|e| corrupt(meta.number, e))?;
-        Ok(ByteBuf::from(bytes))
+        self.log.read(blobs, start..start + len).map(ByteBuf::from).map_err(|e| corrupt(meta.number, e))
     }
 
     /// A whole block.
@@ -206,8 +198,7 @@ impl ChainStore {
                 PostingMatch::Found(location) => return Ok(location),
                 PostingMatch::Gone => return Err(ReadError::NotFound),
                 PostingMatch::Other(meta, position) => {
-                    let link = self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
-                    match link {
+                    match self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))? {
                         None => return Err(ReadError::NotFound),
                         Some((_, before)) if before < posting => posting = before,
                         Some(_) => return Err(corrupt(meta.number, "a link of an id does not lead back")),
@@ -224,8 +215,7 @@ impl ChainStore {
     fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {
         // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
         let Some((number, position)) = self.reachable(posting) else { return Ok(PostingMatch::Gone) };
-        let header = self.headers.peek(number);
-        let (meta, hash) = header.ok_or_else(|| damaged(number))?;
+        let (meta, hash) = self.headers.peek(number).ok_or_else(|| damaged(number))?;
         if position >= meta.transactions {
             // The posting outlived a damaged block with this number.
             return Ok(PostingMatch::Gone);
@@ -252,9 +242,8 @@ impl ChainStore {
     /// As [`location`](Self::location); `NotFound` also if the block has no receipts; `TooLarge` if the receipt does not fit into a reply.
     pub fn receipt(&self, blobs: &BlobStore, id: &[u8]) -> Result<Receipt, ReadError> {
         let location = self.location(blobs, id)?;
-        let number = location.block_number;
+        let TransactionLocation { block_number: number, position, .. } = location;
         let (meta, _) = self.headers.peek(number).ok_or_else(|| damaged(number))?;
-        let position = location.position;
         if meta.lengths[Segment::Receipts.index()] == 0 {
             return Err(ReadError::NotFound);
         }

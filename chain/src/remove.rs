@@ -9,8 +9,6 @@ use super::header::{BlockMeta, Numbers};
 use super::headers::PAGE_HEADERS;
 use super::store::ChainStore;
 use crate::owners;
-#[cfg(feature = "bench")]
-use ic_coppice_interface::segments::{Index, Segment};
 use ic_coppice_storage::blob::{BlobPtr, BlobStore, Owner};
 use std::ops::Range;
 
@@ -131,41 +129,11 @@ impl ChainStore {
         meta
     }
 
-    /// Removes the oldest block, or returns `None` if there are fewer than two blocks.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
-        let removal = self.removals(u64::MAX).next(self)?;
-        Some(self.remove(blobs, removal))
-    }
-
     /// Subtracts a removed block's keys and links of ids from the counts.
     pub(super) fn uncount(&mut self, meta: Option<&BlockMeta>) {
         let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
         self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
         self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
-    }
-
-    /// Baseline for measuring sweeps: removes the entries of the oldest block one by one. Returns the number of entries.
-    ///
-    /// # Errors
-    /// A sentence: the block's index segment cannot be read.
-    #[cfg(feature = "bench")]
-    pub fn remove_one_by_one(&mut self, blobs: &BlobStore) -> Result<u64, String> {
-        let meta = self.headers.meta(self.state.oldest).ok_or("no block")?;
-        let mut bytes = Vec::new();
-        let range = meta.segment_start(Segment::Index)..meta.payload_end();
-        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| error.to_string())?;
-        let index = Index::parse(&bytes).map_err(|error| error.why)?;
-        let mut removed = 0;
-        for (position, id) in (0..).zip(index.ids()) {
-            let (hash, posting) = (self.id_hash(id), self.index_value(meta.number, position));
-            removed += u64::from(self.index.remove(hash, posting));
-        }
-        for (position, key) in (0..).zip(index.each_key()) {
-            let (hash, posting) = (self.key_hash(key.bytes), self.index_value(meta.number, position));
-            removed += u64::from(self.keys.remove(hash, posting));
-        }
-        Ok(removed)
     }
 
     /// Removes a block's header and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and

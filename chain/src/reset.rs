@@ -34,15 +34,11 @@ impl ChainStore {
         // An upload that is being committed can still be aborted.
         let undone =
             self.state.transit.map_or(self.state.rollback_to.is_some(), |transit| transit.way != Way::Entering);
-        if gives_up && undone {
-            return Ok(());
-        }
-        if let Some(opened) = self.upload_opened(upload_expiry_secs) {
-            return Err(opened.into());
-        }
-        match self.state.rollback_to {
-            Some(to) => Err(ResetError::RollbackUnderway { to }),
-            None => Ok(()),
+        match (self.upload_opened(upload_expiry_secs), self.state.rollback_to) {
+            _ if gives_up && undone => Ok(()),
+            (Some(opened), _) => Err(opened.into()),
+            (None, Some(to)) => Err(ResetError::RollbackUnderway { to }),
+            (None, None) => Ok(()),
         }
     }
 

@@ -8,8 +8,9 @@
 //! 2. The block's references are removed, a slice in each message (`transit.rs`).
 //! 3. The block's header and its part of the log are removed.
 
-use super::header::{BlockMeta, Numbers};
+use super::header::BlockMeta;
 use super::headers::PAGE_HEADERS;
+use super::postings::Indexed;
 use super::state::{Transit, Way};
 use super::store::ChainStore;
 use ic_coppice_interface::RollbackError;
@@ -41,18 +42,15 @@ pub struct RolledBack {
 impl ChainStore {
     /// Checks that block `number` can become the head.
     pub fn check_rollback(&self, number: u64, upload_expiry_secs: u64) -> Result<(), RollbackError> {
-        let opened = self.upload_opened(upload_expiry_secs);
-        match self.state.head() {
-            None => Err(RollbackError::Empty),
-            Some(head) if number > head => Err(RollbackError::AboveHead { head }),
-            Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
-            Some(head) => match (opened, self.state.rollback_to) {
-                (Some(opened), _) => Err(opened.into()),
-                (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
-                // Nothing can follow a block whose seal is unknown.
-                _ if number < head && self.headers.numbers(number).is_none() => Err(RollbackError::Damaged),
-                (None, _) => Ok(()),
-            },
+        let Some(head) = self.state.head() else { return Err(RollbackError::Empty) };
+        match (self.upload_opened(upload_expiry_secs), self.state.rollback_to) {
+            _ if number > head => Err(RollbackError::AboveHead { head }),
+            _ if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
+            (Some(opened), _) => Err(opened.into()),
+            (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
+            // Nothing can follow a block whose seal is unknown.
+            _ if number < head && self.headers.numbers(number).is_none() => Err(RollbackError::Damaged),
+            (None, _) => Ok(()),
         }
     }
 
@@ -83,8 +81,7 @@ impl ChainStore {
         self.state.rollback_to?;
         let transit = self.state.transit;
         let meta = self.headers.meta(transit.map_or(self.state.next - 1, |transit| transit.number));
-        let references =
-            transit.map_or_else(|| meta.map_or(0, |meta| meta.references()), |transit| transit.references());
+        let references = transit.map_or(meta.map_or(0, |meta| meta.references()), |transit| transit.references());
         // As when a block is pruned: a page for the header, and two for each blob.
         let bytes = meta.map_or(0, |meta| meta.log_end().saturating_sub(meta.log_offset));
         let blobs = bytes.div_ceil(self.log.class().size().into()) + 1;
@@ -115,7 +112,7 @@ impl ChainStore {
         {
             meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
         }
-        match self.remove_transit_slice(blobs, most, &mut meter) {
+        match self.remove_slice(blobs, most, &mut meter) {
             Ok(references) => done.ops = references,
             Err(why) => done.faults.push(why),
         }
@@ -131,33 +128,36 @@ impl ChainStore {
     /// Lowers the head by one and puts the old head in transit.
     fn lower_head(&mut self) {
         let number = self.state.next - 1;
-        let meta = self.headers.meta(number);
+        let own = self.headers.numbers(number);
         let before = self.headers.numbers(number - 1);
-        let references = self.references_below(number, before.as_ref());
+        // If the header before is damaged, the block's own one has the same sum. If both are, the sum stays.
+        let below = before.map(|before| before.references_before + before.meta.references());
+        let below = below.or(own.map(|own| own.references_before));
         self.rollbacks.note(&self.cells, number - 1, self.state.oldest);
         let state = &mut self.state;
         state.next = number;
         state.monotonic = before.map_or(state.monotonic, |before| before.meta.monotonic);
         state.head_hash = before.map(|before| before.hash);
         state.seal = before.map(|before| before.seal);
-        state.references = references;
-        let (ids, keys) = meta.map_or((0, 0), |meta| (meta.transactions, meta.keys));
+        state.references = below.unwrap_or(state.references);
+        let (ids, keys) = own.map_or((0, 0), |own| (own.meta.transactions, own.meta.keys));
         state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
     }
 
     /// Removes the header and the log's part of the block in transit, which has no references in the indexes any more.
     fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
         let number = self.state.next;
-        let tail = self.tail_without(number).unwrap_or_else(|| {
-            faults.push(format!(
-                "block {number}: its header and the one before are damaged: its space is kept until it is pruned"
-            ));
+        let meta = self.headers.meta(number);
+        // The log ends with the block before, or else at the block's own beginning.
+        let tail = self.headers.meta(number - 1).map(|before| before.log_end());
+        let tail = tail.or(meta.map(|own| own.log_offset)).unwrap_or_else(|| {
+            let why = "its header and the one before are damaged: its space is kept until it is pruned";
+            faults.push(format!("block {number}: {why}"));
             self.state.log_tail
         });
         let end = self.state.log_end;
         let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
         let last_of_page = number.is_multiple_of(PAGE_HEADERS);
-        let meta = self.headers.meta(number);
         self.uncount(meta.as_ref());
         let state = &mut self.state;
         (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
@@ -165,27 +165,9 @@ impl ChainStore {
         faults.extend(self.remove_header(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
     }
 
-    /// End of the log without its last block, `number`: the end of the block before it, or else its own beginning.
-    fn tail_without(&self, number: u64) -> Option<u64> {
-        let before = self.headers.meta(number - 1).map(|before| before.log_end());
-        before.or_else(|| self.headers.meta(number).map(|own| own.log_offset))
-    }
-
-    /// References of the blocks below the head, from the header before it, or else from its own header. Unchanged if both are damaged.
-    fn references_below(&self, number: u64, before: Option<&Numbers>) -> u64 {
-        let below = before.map(|before| before.references_before + before.meta.references());
-        let below = below.or_else(|| self.headers.numbers(number).map(|own| own.references_before));
-        below.unwrap_or(self.state.references)
-    }
-
     /// Removes the last references of the block in transit from the indexes, at most `most` and as far as the meter has room, and returns
     /// their number. After an error all its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
-    pub(super) fn remove_transit_slice(
-        &mut self,
-        blobs: &BlobStore,
-        most: u64,
-        meter: &mut Meter,
-    ) -> Result<u64, String> {
+    pub(super) fn remove_slice(&mut self, blobs: &BlobStore, most: u64, meter: &mut Meter) -> Result<u64, String> {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
         let before = transit.references();
@@ -214,17 +196,16 @@ impl ChainStore {
         if ids.is_empty() && keys.is_empty() {
             return Ok([Ok(keys.start), Ok(ids.start)]);
         }
-        let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
-        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error}"))?;
+        let bytes = self.log.read(blobs, range).map_err(|error| format!("its index segment: {error}"))?;
         let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
         if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
             return Err("its index segment: not as many transactions and keys as its header says".into());
         }
-        let first = keys.start;
-        let keys = if keys.is_empty() { Ok(first) } else { self.remove_keys(blobs, meta, &index, keys, meter) };
+        let (first, block) = (keys.start, Indexed { blobs, meta, index: &index });
+        let keys = if keys.is_empty() { Ok(first) } else { self.remove_keys(&block, keys, meter) };
         let waits = ids.is_empty() || keys.as_ref().is_ok_and(|left| *left > first);
-        let ids = if waits { Ok(ids.end) } else { self.remove_ids(blobs, meta, &index, ids, meter) };
+        let ids = if waits { Ok(ids.end) } else { self.remove_ids(&block, ids, meter) };
         Ok([keys, ids])
     }
 }

@@ -55,6 +55,7 @@ impl ChainStore {
     /// A sentence: memory could not be grown, or a header was not written by this code.
     pub fn open(arena: &Arena, cells: Rc<Space>, log_class: Class, key: HashKey) -> Result<Self, String> {
         let space = |id| Space::open(arena, id);
+        let table = |id, owner| HashTable::open(space(id)?, arena.clone(), owner, key.clone());
         let mut chain = Self {
             certified: Certified::default(),
             saved: Cell::new(true),
@@ -68,13 +69,8 @@ impl ChainStore {
             cells,
             log: Log::open(space(places::LOG_DIRECTORY)?, arena.clone(), log_class)?,
             headers: HeaderStore::open(space(places::HEADERS)?, arena.clone())?,
-            index: HashTable::open(
-                space(places::TRANSACTION_INDEX)?,
-                arena.clone(),
-                owners::TRANSACTION_INDEX,
-                key.clone(),
-            )?,
-            keys: HashTable::open(space(places::KEY_INDEX)?, arena.clone(), owners::KEY_INDEX, key)?,
+            index: table(places::TRANSACTION_INDEX, owners::TRANSACTION_INDEX)?,
+            keys: table(places::KEY_INDEX, owners::KEY_INDEX)?,
         };
         chain.open_certified();
         Ok(chain)
@@ -150,18 +146,6 @@ impl ChainStore {
         self.state.started.then_some(self.state.oldest)
     }
 
-    /// Statistics of the transaction index: one entry for each different id, plus stale entries that a sweep has not dropped yet.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn index_stats(&self) -> ic_coppice_storage::table::TableStats {
-        self.index.stats()
-    }
-
-    /// Statistics of the key index: one entry for each different key, plus stale entries that a sweep has not dropped yet.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn key_stats(&self) -> ic_coppice_storage::table::TableStats {
-        self.keys.stats()
-    }
-
     /// Payload bytes of the kept blocks.
     pub fn payload_bytes(&self) -> u64 {
         let first = (self.state.oldest..self.state.next).find_map(|number| self.meta(number));
@@ -190,11 +174,10 @@ impl ChainStore {
     /// has, those of an open upload, and those that its log can still take, with room left for one append. Cycles do not count.
     pub fn most_bytes(&self, blobs: &BlobStore) -> u64 {
         let class = self.log.class();
-        let of_upload = self.upload().map_or(0, |upload| {
-            let blobs = self.upload_blobs(&upload);
-            blobs.end - blobs.start
-        });
-        let more = of_upload.saturating_add(blobs.arena().room(class)).saturating_mul(u64::from(class.size()));
+        let of_upload = self.open.as_ref().map_or(0..0, |upload| self.upload_blobs(upload));
+        let more = (of_upload.end - of_upload.start)
+            .saturating_add(blobs.arena().room(class))
+            .saturating_mul(u64::from(class.size()));
         self.capacity_bytes(blobs).saturating_add(more).saturating_sub(APPEND_ROOM)
     }
 
@@ -254,51 +237,5 @@ impl ChainStore {
     pub(crate) fn mask_hashes(&mut self, mask: u64) {
         self.index.mask_hashes(mask);
         self.keys.mask_hashes(mask);
-    }
-
-    /// Points the log's blob `blob` to a location that was never allocated.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison_log(&mut self, blob: u64) {
-        self.log.poison(blob);
-    }
-
-    /// Makes the entry of the log's blob `blob` undecodable, as damage would.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison_blob(&self, blobs: &BlobStore, blob: u64) {
-        if let Some(ptr) = self.log.ptr(blob).filter(|_| self.log.is_used(blobs, blob)) {
-            blobs.poison(&ptr);
-        }
-    }
-
-    /// The blobs of the log, including those of an open upload.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn log_blobs(&self) -> std::ops::Range<u64> {
-        let end = self.upload().map_or(self.state.log_end, |upload| self.upload_blobs(&upload).end);
-        self.state.log_first..end
-    }
-
-    /// The blob in which the log ends.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn tail_blob(&self) -> u64 {
-        self.log.blob_of(self.state.log_tail)
-    }
-
-    /// The blobs that a block occupies according to its header.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn blobs_of(&self, number: u64) -> Option<std::ops::Range<u64>> {
-        let meta = self.headers.meta(number)?;
-        Some(self.log.blob_of(meta.log_offset)..self.log.blobs_end(meta.log_end()))
-    }
-
-    /// Changes the payload's start in a block's header, as damage would.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn misplace_header(&self, number: u64, log_offset: u64) {
-        self.headers.poison(number, 16, &log_offset.to_le_bytes());
-    }
-
-    /// Overwrites the mark and the number in a block's header, as damage would.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn poison_header(&self, number: u64) {
-        self.headers.poison(number, 0, &[0xEE; 16]);
     }
 }

@@ -1,5 +1,6 @@
 //! Unit tests of the chain under damage and refused growth, which only a test inside the crate can cause.
 
+use super::postings::Indexed;
 use super::postings::ids::EnterError;
 use super::upload::cell::Upload;
 use super::*;
@@ -121,7 +122,8 @@ fn ids_are_entered_whole_or_not_at_all() {
     let index = Index::parse(&bytes).unwrap();
     chain.index.fail_after(50);
     let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
-    let refused = chain.insert_ids(&blobs, &meta, &index, 0, &mut Meter::unlimited()).err();
+    let indexed = Indexed { blobs: &blobs, meta: &meta, index: &index };
+    let refused = chain.insert_ids(&indexed, 0, &mut Meter::unlimited()).err();
     assert_eq!(refused, Some(EnterError::Grow(GrowError::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);

@@ -32,7 +32,7 @@ pub(super) struct Entry {
     registered_at: u64,
 }
 
-/// Returns the cell of this number.
+/// Returns the cell of this number. Its value is `None` if it has no exporter.
 const fn cell(number: usize) -> Cell {
     let header = Header { name: "exporter", magic: *b"CPEX", version: 2 };
     Cell { at: places::EXPORTERS + (number * CAPACITY) as u64, capacity: CAPACITY, header }
@@ -57,8 +57,7 @@ impl Exporters {
     pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let mut by_name = BTreeMap::new();
         for number in 0..MAX_EXPORTERS {
-            let stored: Option<Option<(String, Entry)>> = cell(number).load(&cells)?;
-            if let Some((name, entry)) = stored.flatten() {
+            if let Some((name, entry)) = cell(number).load::<Option<(String, Entry)>>(&cells)?.flatten() {
                 by_name.insert(name, Entry { cell: number, ..entry });
             }
         }
@@ -69,32 +68,22 @@ impl Exporters {
         self.by_name.iter().for_each(|(name, entry)| save(&self.cells, name, entry));
     }
 
-    /// Writes that a cell has no exporter.
-    fn clear(&self, number: usize) {
-        cell(number).keep(&self.cells, &None::<()>);
-    }
-
     /// Writes the damaged cells anew.
     pub fn rewrite(&self) {
         let mut damaged: BTreeSet<usize> =
             (0..MAX_EXPORTERS).filter(|number| cell(*number).is_damaged(&self.cells)).collect();
         let known = self.by_name.iter().filter(|(_, entry)| damaged.remove(&entry.cell));
         known.for_each(|(name, entry)| save(&self.cells, name, entry));
-        damaged.into_iter().for_each(|number| self.clear(number));
+        damaged.into_iter().for_each(|number| cell(number).keep(&self.cells, &None::<()>));
     }
 
-    /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
+    /// Registers an exporter with the oldest kept block as its bound: nothing more is pruned until the exporter acknowledges.
     /// Registering the same exporter again changes nothing. With `may_bind`, a name whose key was revoked gets this key and
     /// keeps its bound.
     ///
     /// # Errors
     /// [`ExporterError`]; nothing has changed.
-    pub fn register(
-        &mut self,
-        exporter: &Exporter,
-        pruned_before_block: u64,
-        may_bind: bool,
-    ) -> Result<(), ExporterError> {
+    pub fn register(&mut self, exporter: &Exporter, oldest: u64, may_bind: bool) -> Result<(), ExporterError> {
         let Exporter { name, principal } = exporter;
         check_name(name)?;
         if *principal == Principal::anonymous() {
@@ -109,29 +98,19 @@ impl Exporters {
         if let Some(name) = self.name_of(*principal) {
             return Err(ExporterError::PrincipalTaken { name: name.into() });
         }
-        if let Some(keyless) = self.by_name.get(name) {
-            let entry = Entry { principal: Some(*principal), ..keyless.clone() };
-            self.insert(name, entry);
-            return Ok(());
-        }
-        let is_free = |number: &usize| self.by_name.values().all(|entry| entry.cell != *number);
-        let Some(cell) = (0..MAX_EXPORTERS).find(is_free) else {
-            return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
+        let principal = Some(*principal);
+        let entry = if let Some(keyless) = self.by_name.get(name) {
+            Entry { principal, ..keyless.clone() }
+        } else {
+            let is_free = |number: &usize| self.by_name.values().all(|entry| entry.cell != *number);
+            let cell = (0..MAX_EXPORTERS).find(is_free);
+            let cell = cell.ok_or(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 })?;
+            let registered_at = Ic::now_ns();
+            Entry { cell, principal, bound: oldest, acknowledged_at: None, registered_at }
         };
-        let entry = Entry {
-            cell,
-            principal: Some(*principal),
-            bound: pruned_before_block,
-            acknowledged_at: None,
-            registered_at: Ic::now_ns(),
-        };
-        self.insert(name, entry);
-        Ok(())
-    }
-
-    fn insert(&mut self, name: &str, entry: Entry) {
         save(&self.cells, name, &entry);
         self.by_name.insert(name.into(), entry);
+        Ok(())
     }
 
     /// Returns the name under which a principal exports.
@@ -154,10 +133,10 @@ impl Exporters {
     /// Revokes the key of the exporter with this principal, if there is one. The exporter's name and bound stay: a stolen key cannot
     /// acknowledge any more, and the bound still guards the blocks.
     pub fn revoke(&mut self, principal: Principal) {
-        let name = self.name_of(principal).map(str::to_string);
-        let entry = name.as_ref().and_then(|name| self.by_name.get(name)).cloned();
-        if let (Some(name), Some(entry)) = (name, entry) {
-            self.insert(&name, Entry { principal: None, ..entry });
+        let exporter = self.by_name.iter_mut().find(|(_, entry)| entry.principal == Some(principal));
+        if let Some((name, entry)) = exporter {
+            entry.principal = None;
+            save(&self.cells, name, entry);
         }
     }
 
@@ -166,13 +145,12 @@ impl Exporters {
     /// # Errors
     /// `Unknown`; `LastExporter` for the last exporter without `drop_guard`. Nothing has changed.
     pub fn remove(&mut self, which: &RemoveExporter) -> Result<Option<Principal>, ExporterError> {
-        let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
+        let &Entry { principal, cell: number, .. } = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
         if self.by_name.len() == 1 && !which.drop_guard {
             return Err(ExporterError::LastExporter);
         }
-        let (principal, cell) = (entry.principal, entry.cell);
         self.by_name.remove(&which.name);
-        self.clear(cell);
+        cell(number).keep(&self.cells, &None::<()>);
         Ok(principal)
     }
 
@@ -205,14 +183,12 @@ impl Exporters {
         if kept.as_slice() != hash {
             return Err(AckError::WrongHash { expected: kept.to_bytes() });
         }
-        let bound = number + 1;
-        if bound <= entry.bound {
-            return Ok(entry.bound);
+        if number >= entry.bound {
+            entry.bound = number + 1;
+            entry.acknowledged_at = Some(Ic::now_ns());
+            save(&self.cells, name, entry);
         }
-        entry.bound = bound;
-        entry.acknowledged_at = Some(Ic::now_ns());
-        save(&self.cells, name, entry);
-        Ok(bound)
+        Ok(entry.bound)
     }
 
     /// Lowers bounds to `next` after blocks from `next` on were rolled back, because no exporter has acknowledged their replacements.

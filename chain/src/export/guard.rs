@@ -32,13 +32,10 @@ impl Guard {
 impl Exporters {
     /// Returns the bound of pruning, or `None` if there is no exporter and none is required.
     pub fn guard(&self, require_export: bool) -> Option<Guard> {
-        let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
-        match slowest {
-            Some((name, entry)) => {
-                let named = if entry.principal.is_some() { HeldBy::Exporter } else { HeldBy::KeylessExporter };
-                Some(Guard { before: entry.bound, held_by: named(name.clone()) })
-            }
-            None => require_export.then_some(Guard { before: 0, held_by: HeldBy::NoExporter }),
-        }
+        let Some((name, entry)) = self.by_name.iter().min_by_key(|(_, entry)| entry.bound) else {
+            return require_export.then_some(Guard { before: 0, held_by: HeldBy::NoExporter });
+        };
+        let named = if entry.principal.is_some() { HeldBy::Exporter } else { HeldBy::KeylessExporter };
+        Some(Guard { before: entry.bound, held_by: named(name.clone()) })
     }
 }

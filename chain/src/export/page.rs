@@ -32,18 +32,6 @@ pub fn page(
     cursor: Option<ExportCursor>,
     max_bytes: u64,
 ) -> Result<ExportPage, ExportError> {
-    build(chain, blobs, cursor, max_bytes).map_err(|error| match error {
-        ExportError::Corrupt { number, why, .. } => ExportError::Corrupt { number, why, next: readable(chain, number) },
-        other => other,
-    })
-}
-
-fn build(
-    chain: &ChainStore,
-    blobs: &BlobStore,
-    cursor: Option<ExportCursor>,
-    max_bytes: u64,
-) -> Result<ExportPage, ExportError> {
     let mut point = match &cursor {
         None => Point { number: chain.state().oldest, segment: 0, offset: 0 },
         Some(cursor) => Point::after(chain, cursor)?,
@@ -62,18 +50,16 @@ fn build(
             Ok(false) => break,
             // The blocks before the damaged one are returned; the next page reports the error.
             Err(_) if !builder.chunks.is_empty() => break,
+            Err(ExportError::Corrupt { number, why, .. }) => {
+                return Err(ExportError::Corrupt { number, why, next: readable(chain, number) });
+            }
             Err(error) => return Err(error),
         }
     }
-    let Builder { chunks, done, .. } = builder;
-    let cursor = match done {
-        None => cursor,
-        Some((point, hash)) => {
-            let Point { number, segment, offset } = point;
-            Some(ExportCursor { segment, offset, ..after(chain, number, Some(hash)) })
-        }
-    };
-    Ok(ExportPage { chunks, cursor, head: chain.state().head() })
+    let cursor = builder.done.map_or(cursor, |(Point { number, segment, offset }, hash)| {
+        Some(ExportCursor { segment, offset, ..after(chain, number, Some(hash)) })
+    });
+    Ok(ExportPage { chunks: builder.chunks, cursor, head: chain.state().head() })
 }
 
 /// Place of the next byte.
@@ -88,16 +74,16 @@ impl Point {
     fn after(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, ExportError> {
         let ExportCursor { number, segment, offset, .. } = *cursor;
         let state = chain.state();
-        if segment > WHOLE || segment == WHOLE && offset != 0 {
+        let whole = segment == WHOLE;
+        if segment > WHOLE || whole && offset != 0 {
             let why = format!("segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block");
             return Err(bad(why));
         }
-        let whole = segment == WHOLE;
         if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
             // A reader that trusts no count passes 0, and the hash decides.
             let is_kept = number >= state.oldest || whole && number + 1 == state.oldest;
-            if cursor.rollbacks > 0 || !is_kept || hash_of(chain, number).flatten().is_none_or(|hash| !is(hash, cursor))
-            {
+            let is_same = || hash_of(chain, number).flatten().is_some_and(|hash| is(hash, cursor));
+            if cursor.rollbacks > 0 || !is_kept || !is_same() {
                 return Err(ExportError::Reset { first_available });
             }
         }
@@ -119,10 +105,7 @@ impl Point {
         if !is_same {
             return Err(elsewhere(chain, cursor));
         }
-        if whole {
-            return Ok(Self { number: number + 1, segment: 0, offset: 0 });
-        }
-        Ok(Self { number, segment, offset })
+        Ok(if whole { Self { number: number + 1, segment: 0, offset: 0 } } else { Self { number, segment, offset } })
     }
 }
 
@@ -130,10 +113,8 @@ impl Point {
 /// Returns `None` after the head.
 fn hash_of(chain: &ChainStore, number: u64) -> Option<Option<Hash>> {
     let state = chain.state();
-    if !state.started || number >= state.next {
-        return None;
-    }
-    Some(if number < state.oldest { state.parent } else { chain.hash(number) })
+    let is_there = state.started && number < state.next;
+    is_there.then(|| if number < state.oldest { state.parent } else { chain.hash(number) })
 }
 
 fn is(hash: Hash, cursor: &ExportCursor) -> bool {

@@ -19,10 +19,11 @@
 //! posting below the bound, and a sweep drops the entry later (`postings/sweep.rs`). A rollback puts the link's posting back into the
 //! entry.
 
-use super::links::{LINK, NONE, links_len};
+use super::Indexed;
+use super::links::{LINK, NONE, links_len, without};
 use crate::header::BlockMeta;
 use crate::store::ChainStore;
-use ic_coppice_interface::segments::{ID, Index};
+use ic_coppice_interface::segments::ID;
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::table::{Change, HashTable};
 use ic_coppice_storage::{GrowError, Meter};
@@ -34,12 +35,6 @@ pub(crate) enum EnterError {
     Grow(GrowError),
     /// The links of earlier slices cannot be read.
     Unreadable(String),
-}
-
-impl From<GrowError> for EnterError {
-    fn from(error: GrowError) -> Self {
-        Self::Grow(error)
-    }
 }
 
 /// A slice of a block's ids that is in the table, and what it replaced.
@@ -109,14 +104,8 @@ impl ChainStore {
     ///
     /// # Errors
     /// [`EnterError`]; nothing has changed.
-    pub(crate) fn insert_ids(
-        &mut self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-        from: u32,
-        meter: &mut Meter,
-    ) -> Result<EnteredIds, EnterError> {
+    pub(crate) fn insert_ids(&mut self, of: &Indexed, from: u32, meter: &mut Meter) -> Result<EnteredIds, EnterError> {
+        let &Indexed { meta, index, .. } = of;
         let mut entered = EnteredIds { from, ..EnteredIds::default() };
         entered.hashes.reserve((index.transactions() - from) as usize);
         let first = self.index_value(meta.number, 0);
@@ -125,12 +114,12 @@ impl ChainStore {
                 break;
             }
             let hash = self.id_hash(id);
-            let entering = self.index.put(hash, first | u64::from(position)).map_err(EnterError::from);
+            let entering = self.index.put(hash, first | u64::from(position)).map_err(EnterError::Grow);
             let linked = entering.and_then(|before| {
                 entered.hashes.push(hash);
                 let Some(before) = before else { return Ok(()) };
                 entered.replaced.push((position, before));
-                self.link(blobs, meta, index, &mut entered, (position, before)).map_err(EnterError::Unreadable)
+                self.link(of, &mut entered, (position, before)).map_err(EnterError::Unreadable)
             });
             if let Err(error) = linked {
                 entered.revert(&mut self.index);
@@ -144,19 +133,12 @@ impl ChainStore {
     /// Adds the link that a replaced posting requires. A posting of an earlier kept block gets a link; so does one of this block if its
     /// id is another one with the same hash. If it is the same id again, the later occurrence takes over the earlier one's link, which then
     /// leads to `NONE`.
-    fn link(
-        &self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-        entered: &mut EnteredIds,
-        (position, before): (u32, u64),
-    ) -> Result<(), String> {
-        let (number, from) = (meta.number, entered.from);
+    fn link(&self, of: &Indexed, entered: &mut EnteredIds, (position, before): (u32, u64)) -> Result<(), String> {
+        let (&Indexed { blobs, meta, index }, from) = (of, entered.from);
         let Some((block, earlier)) = self.index_position(before) else { return Ok(()) };
-        if block != number {
+        if block != meta.number {
             // A posting that outlived a damaged block may name a block that is not there yet.
-            if self.state.started && block >= self.state.oldest && block < number {
+            if self.state.started && block >= self.state.oldest && block < meta.number {
                 entered.links.push((position, before));
             }
             return Ok(());
@@ -189,20 +171,13 @@ impl ChainStore {
     ///
     /// # Errors
     /// A sentence: the links cannot be read. Nothing has changed.
-    pub(crate) fn remove_ids(
-        &mut self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-        positions: Range<u32>,
-        meter: &mut Meter,
-    ) -> Result<u32, String> {
-        let mut links = Vec::new();
+    pub(crate) fn remove_ids(&mut self, of: &Indexed, ids: Range<u32>, meter: &mut Meter) -> Result<u32, String> {
+        let &Indexed { blobs, meta, index } = of;
         let range = meta.id_links_start()..meta.log_end();
-        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error}"))?;
+        let links = self.log.read(blobs, range).map_err(|error| format!("the links of its ids: {error}"))?;
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
         // From the last to the first, because among postings of one hash each leads to the one before it.
-        for position in positions.clone().rev() {
+        for position in ids.clone().rev() {
             if !meter.has_room() {
                 return Ok(position + 1);
             }
@@ -212,13 +187,9 @@ impl ChainStore {
             let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
             let before = before.filter(|&before| before < posting && self.is_above_bound(before));
             let hash = self.id_hash(id);
-            self.index.change(hash, |newest| match before {
-                _ if newest != posting => Change::Keep,
-                Some(before) => Change::To(before),
-                None => Change::Out,
-            });
+            self.index.change(hash, without(posting, before));
         }
-        Ok(positions.start)
+        Ok(ids.start)
     }
 
     /// Returns whether a posting's block is not pruned.
@@ -226,17 +197,13 @@ impl ChainStore {
         self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }
 
-    /// The link of a position in a kept block or in the block in transit: its index among the block's links, and the posting it leads to.
+    /// The link of the id at position `id` of a kept block or of the block in transit: its index among the block's links, and the posting it
+    /// leads to.
     ///
     /// # Errors
     /// A sentence: the links cannot be read.
     #[cold]
-    pub(crate) fn id_link(
-        &self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        position: u32,
-    ) -> Result<Option<(u32, u64)>, String> {
+    pub(crate) fn id_link(&self, blobs: &BlobStore, meta: &BlockMeta, id: u32) -> Result<Option<(u32, u64)>, String> {
         let link = |at: u32| -> Result<(u32, u64), String> {
             let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
             bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error}"))
@@ -245,8 +212,8 @@ impl ChainStore {
         while low < high {
             let middle = low + (high - low) / 2;
             match link(middle)? {
-                (at, posting) if at == position => return Ok((posting != NONE).then_some((middle, posting))),
-                (at, _) if at < position => low = middle + 1,
+                (at, posting) if at == id => return Ok((posting != NONE).then_some((middle, posting))),
+                (at, _) if at < id => low = middle + 1,
                 _ => high = middle,
             }
         }

@@ -20,11 +20,10 @@
 //!
 //! Keys are not stored a second time: a list belongs to a hash, and a reader compares the key in the segment.
 
-use super::links::{LINK, NONE, split_link};
-use crate::header::BlockMeta;
+use super::Indexed;
+use super::links::{LINK, NONE, split_link, without};
 use crate::store::ChainStore;
-use ic_coppice_interface::segments::{Index, Key};
-use ic_coppice_storage::blob::BlobStore;
+use ic_coppice_interface::segments::Key;
 use ic_coppice_storage::table::Change;
 use ic_coppice_storage::{GrowError, Meter};
 use std::ops::Range;
@@ -74,13 +73,8 @@ impl ChainStore {
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed.
-    pub(crate) fn insert_keys(
-        &mut self,
-        number: u64,
-        index: &Index,
-        from: u32,
-        meter: &mut Meter,
-    ) -> Result<EnteredKeys, GrowError> {
+    pub(crate) fn insert_keys(&mut self, of: &Indexed, from: u32, meter: &mut Meter) -> Result<EnteredKeys, GrowError> {
+        let &Indexed { meta, index, .. } = of;
         if from == index.keys() {
             return Ok(EnteredKeys::default());
         }
@@ -89,26 +83,19 @@ impl ChainStore {
         order.drain(..from as usize);
         let (hashes, before) = (Vec::with_capacity(order.len()), Vec::with_capacity(order.len()));
         let mut entered = EnteredKeys { order, hashes, before, links: Vec::new() };
-        let first = self.index_value(number, 0);
+        let first = self.index_value(meta.number, 0);
         for at in 0..entered.order.len() {
             if !meter.has_room() {
                 break;
             }
             let key = entered.order[at];
             let hash = self.key_hash(keys[key as usize].bytes);
-            match self.keys.put(hash, first | u64::from(key)) {
-                Ok(there) => {
-                    entered.hashes.push(hash);
-                    entered.before.push(there);
-                }
-                Err(error) => {
-                    self.revert_keys(&entered);
-                    return Err(error);
-                }
-            }
+            let there = self.keys.put(hash, first | u64::from(key)).inspect_err(|_| self.revert_keys(&entered))?;
+            entered.hashes.push(hash);
+            entered.before.push(there);
         }
         entered.order.truncate(entered.hashes.len());
-        entered.links = self.links_of(number, &keys, &entered);
+        entered.links = self.links_of(meta.number, &keys, &entered);
         Ok(entered)
     }
 
@@ -157,17 +144,10 @@ impl ChainStore {
     ///
     /// # Errors
     /// A sentence: the links cannot be read. Nothing has changed.
-    pub(crate) fn remove_keys(
-        &mut self,
-        blobs: &BlobStore,
-        meta: &BlockMeta,
-        index: &Index,
-        slice: Range<u32>,
-        meter: &mut Meter,
-    ) -> Result<u32, String> {
-        let mut links = Vec::new();
+    pub(crate) fn remove_keys(&mut self, of: &Indexed, slice: Range<u32>, meter: &mut Meter) -> Result<u32, String> {
+        let &Indexed { blobs, meta, index } = of;
         let range = meta.payload_end()..meta.id_links_start();
-        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error}"))?;
+        let links = self.log.read(blobs, range).map_err(|error| format!("the links of its keys: {error}"))?;
         let links = links.as_chunks::<LINK>().0;
         let keys: Vec<Key> = index.each_key().collect();
         let order = order_of(&keys);
@@ -182,11 +162,7 @@ impl ChainStore {
             // higher numbers.
             let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_above_bound(heir);
             let heir = Some(previous).filter(is_heir);
-            self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {
-                _ if newest != posting => Change::Keep,
-                Some(heir) => Change::To(heir),
-                None => Change::Out,
-            });
+            self.keys.change(self.key_hash(keys[key as usize].bytes), without(posting, heir));
         }
         Ok(slice.start)
     }

@@ -50,28 +50,6 @@ struct Point {
     position: u32,
 }
 
-impl Posting {
-    /// Returns whether its transaction was returned already: a transaction may have a key twice.
-    fn is_known(&self, point: Option<Point>) -> bool {
-        point.is_some_and(|point| point.number == self.number && self.transaction >= point.position)
-    }
-
-    /// Returns whether the posting comes after `point` in the walk.
-    fn is_after(&self, point: Option<Point>) -> bool {
-        let at = (self.number, self.transaction, self.key);
-        point.is_none_or(|point| at < (point.number, point.transaction, point.key))
-    }
-
-    /// Position of the walk after this posting.
-    fn point(&self, before: Option<Point>) -> Point {
-        // After another key with the same hash, this transaction may still have the wanted key.
-        let position = if self.matches { self.transaction } else { self.transaction + 1 };
-        let known = before.filter(|point| point.number == self.number).map_or(u32::MAX, |point| point.position);
-        let Self { number, transaction, key, .. } = *self;
-        Point { number, transaction, key, position: position.min(known) }
-    }
-}
-
 /// Compares word by word, as ids are compared.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
@@ -158,18 +136,21 @@ impl ChainStore {
         transactions: &mut Vec<KeyTransaction>,
     ) -> Result<u64, KeyError> {
         let Some(posting) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
-        let Posting { number: block_number, transaction: position, previous, .. } = posting;
-        if !posting.is_after(*point) {
-            return Err(corrupt(block_number, "a link of a key does not lead back"));
+        let Posting { number, transaction, key, .. } = posting;
+        if point.is_some_and(|point| (number, transaction, key) >= (point.number, point.transaction, point.key)) {
+            return Err(corrupt(number, "a link of a key does not lead back"));
         }
-        let after = posting.point(*point);
-        if posting.matches && !posting.is_known(*point) {
-            let id: [u8; ID] = self.log.read_array(blobs, posting.id).map_err(|error| corrupt(block_number, error))?;
+        // A transaction may have a key twice. From the known position on, transactions were returned already.
+        let known = point.filter(|point| point.number == number).map_or(u32::MAX, |point| point.position);
+        if posting.matches && transaction < known {
+            let id: [u8; ID] = self.log.read_array(blobs, posting.id).map_err(|error| corrupt(number, error))?;
             let (block_hash, id) = (posting.block_hash.to_bytes(), ByteBuf::from(id));
-            transactions.push(KeyTransaction { block_number, block_hash, position, id });
+            transactions.push(KeyTransaction { block_number: number, block_hash, position: transaction, id });
         }
-        *point = Some(after);
-        Ok(previous)
+        // After another key with the same hash, this transaction may still have the wanted key.
+        let position = if posting.matches { transaction } else { transaction + 1 };
+        *point = Some(Point { number, transaction, key, position: position.min(known) });
+        Ok(posting.previous)
     }
 
     /// Returns whether a list ends before this posting: there is no posting, or its block was removed.
@@ -181,8 +162,7 @@ impl ChainStore {
     #[inline(always)]
     fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
         let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
-        let header = self.headers.peek(number);
-        let (meta, block_hash) = header.ok_or_else(|| corrupt(number, "its header is damaged"))?;
+        let (meta, block_hash) = self.headers.peek(number).ok_or_else(|| corrupt(number, "its header is damaged"))?;
         if key >= meta.keys {
             return Ok(None);
         }
@@ -234,16 +214,14 @@ impl ChainStore {
         if number < self.state.oldest {
             return Ok((NONE, None));
         }
-        let posting = match u64::from(key) < MAX_ENTRIES {
-            true => self.posting(blobs, self.index_value(number, key), wanted)?,
-            false => None,
+        let value = (u64::from(key) < MAX_ENTRIES).then(|| self.index_value(number, key));
+        let posting = value.map_or(Ok(None), |value| self.posting(blobs, value, wanted))?;
+        let Some(Posting { block_hash, transaction, previous, .. }) = posting else {
+            return Err(bad(format!("key {key} of block {number} is not the key that is looked up")));
         };
-        let posting =
-            posting.ok_or_else(|| bad(format!("key {key} of block {number} is not the key that is looked up")))?;
-        if posting.block_hash.as_slice() != cursor.block_hash.as_slice() {
+        if block_hash.as_slice() != cursor.block_hash.as_slice() {
             return Err(bad(format!("block {number} with this hash was never part of this chain")));
         }
-        let Posting { transaction, previous, .. } = posting;
         Ok((previous, Some(Point { number, transaction, key, position })))
     }
 }

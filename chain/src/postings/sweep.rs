@@ -15,7 +15,7 @@ use crate::header::BlockMeta;
 use crate::state::Sweep;
 use crate::store::ChainStore;
 use ic_coppice_storage::Meter;
-use ic_coppice_storage::table::{HashTable, SLICE_BUCKETS, Slice};
+use ic_coppice_storage::table::{HashTable, SLICE_BUCKETS, Slice, TableStats};
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
@@ -60,23 +60,12 @@ impl ChainStore {
 
     /// Entries and debt of a table.
     pub fn debt(&self, table: IndexTable) -> TableDebt {
-        let stats = match table {
+        let TableStats { entries, buckets, .. } = match table {
             IndexTable::Ids => self.index.stats(),
             IndexTable::Keys => self.keys.stats(),
         };
         let sweep = self.sweep_state(table);
-        TableDebt {
-            entries: stats.entries,
-            buckets: stats.buckets,
-            debt: sweep.debt(),
-            sweeping: sweep.cursor().is_some(),
-        }
-    }
-
-    /// Bytes of the buckets of the transaction index.
-    #[cfg(feature = "bench")]
-    pub fn index_bytes(&self) -> u64 {
-        self.index.pages() * 4_096
+        TableDebt { entries, buckets, debt: sweep.debt(), sweeping: sweep.cursor().is_some() }
     }
 
     /// Returns a table and its sweep; starts a sweep if none is running.

@@ -82,7 +82,10 @@ fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
 fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
     match policy.retain_days {
         0 => 0,
-        days => block_at(chain, head, Ic::now_secs().saturating_sub(days.saturating_mul(DAY))).min(head),
+        days => {
+            let secs = Ic::now_secs().saturating_sub(days.saturating_mul(DAY));
+            first_where(chain, head, |header| header.meta.monotonic >= secs).0.min(head)
+        }
     }
 }
 
@@ -132,11 +135,6 @@ fn search(
         }
     }
     (low, readable)
-}
-
-/// Returns the first block whose monotonic time is `secs` or later.
-fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
-    first_where(chain, head, |header| header.meta.monotonic >= secs).0
 }
 
 /// Returns the lowest bound whose pruning frees at least `bytes`, and false; or `last`, and true if pruning below `last` frees less.

@@ -16,13 +16,13 @@ pub fn check_target(config: &Config, target_bytes: u64) -> Result<(), BadArgumen
     if fits(config, target_bytes) {
         return Ok(());
     }
-    let &Config { max_stable_pages: pages, .. } = config;
-    let why = format!(
-        "{target_bytes} bytes do not fit below max_stable_pages ({pages}){}: at most {}{}",
-        beside(config),
-        greatest(config),
-        or_raise(config, target_bytes)
-    );
+    let (pages, beside, most) = (config.max_stable_pages, beside(config), greatest(config));
+    let raise = match least_pages(target_bytes, config.log_class, records_bytes(config)) {
+        least if least <= MAX_STABLE_PAGES => format!(", or raise max_stable_pages to {least}"),
+        _ => String::new(),
+    };
+    let why =
+        format!("{target_bytes} bytes do not fit below max_stable_pages ({pages}){beside}: at most {most}{raise}");
     Err(BadArgument::new("target_bytes", why))
 }
 
@@ -31,23 +31,19 @@ pub fn check_target(config: &Config, target_bytes: u64) -> Result<(), BadArgumen
 /// # Errors
 /// The value of the changed cap, and the target, that would do.
 pub fn check_caps(old: &Config, new: &Config, target_bytes: u64) -> Result<(), BadArgument> {
-    let is_same = |of: fn(&Config) -> u64| of(old) == of(new);
-    let (pages, records) = (is_same(|config| config.max_stable_pages), is_same(records_bytes));
-    if pages && records || fits(new, target_bytes) {
+    let (records, pages) = (records_bytes(new), new.max_stable_pages);
+    let same_pages = old.max_stable_pages == pages;
+    if same_pages && records_bytes(old) == records || fits(new, target_bytes) {
         return Ok(());
     }
     let lower = format!("or lower target_bytes ({target_bytes}) to {}", greatest(new));
-    if pages {
+    if same_pages {
         // 0 is the default.
-        let most = greatest_records(new.max_stable_pages, new.log_class, target_bytes).max(1);
-        let why = format!(
-            "{} bytes do not fit below max_stable_pages ({}): at most {most}, {lower}",
-            records_bytes(new),
-            new.max_stable_pages
-        );
+        let most = greatest_records(pages, new.log_class, target_bytes).max(1);
+        let why = format!("{records} bytes do not fit below max_stable_pages ({pages}): at most {most}, {lower}");
         return Err(BadArgument::new("max_utxo_bytes", why));
     }
-    let least = least_pages(target_bytes, new.log_class, records_bytes(new));
+    let least = least_pages(target_bytes, new.log_class, records);
     let why = format!("the chain does not reach its target{}: at least {least}, {lower}", beside(new));
     Err(BadArgument::new("max_stable_pages", why))
 }
@@ -71,13 +67,6 @@ fn beside(config: &Config) -> String {
     match records_bytes(config) {
         0 => String::new(),
         bytes => format!(" beside max_utxo_bytes ({bytes})"),
-    }
-}
-
-fn or_raise(config: &Config, target_bytes: u64) -> String {
-    match least_pages(target_bytes, config.log_class, records_bytes(config)) {
-        pages if pages <= MAX_STABLE_PAGES => format!(", or raise max_stable_pages to {pages}"),
-        _ => String::new(),
     }
 }
 

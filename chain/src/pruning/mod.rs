@@ -88,13 +88,12 @@ impl Pruner {
     /// A sentence that names the fault of the cell.
     pub fn open(cells: Rc<Space>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
-        let rates = Rates::default();
         Ok(Self {
             cells,
             stored,
             ticks: 0,
             next_tick_ns: 0,
-            rates,
+            rates: Rates::default(),
             last_call: 0,
             behind_since_secs: None,
             paused: false,

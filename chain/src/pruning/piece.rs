@@ -29,15 +29,10 @@ impl fmt::Display for Piece {
             Self::Quarantine => f.write_str("releasing quarantined blobs"),
             Self::Undo => f.write_str("undoing an upload, a rollback or a reset"),
             Self::Block(number) => write!(f, "block {number}: its part of the log is lost"),
-            Self::Slice(table, bucket) => write!(
-                f,
-                "buckets {bucket} to {} of the {} index",
-                bucket + 127,
-                match table {
-                    IndexTable::Ids => "transaction",
-                    IndexTable::Keys => "key",
-                }
-            ),
+            Self::Slice(table, bucket) => {
+                let of = if *table == IndexTable::Ids { "transaction" } else { "key" };
+                write!(f, "buckets {bucket} to {} of the {of} index", bucket + 127)
+            }
         }
     }
 }

@@ -66,8 +66,7 @@ fn least_target(room: u64, headroom_ratio_bps: u32) -> Option<u64> {
     Some((room * 2 * BPS).div_ceil(headroom).next_multiple_of(1 << 20))
 }
 
-fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
-    let invalid = |field: &str, why: String| Err(PruneError::BadArgument(BadArgument { field: field.into(), why }));
+fn check(policy: &PrunePolicy, class: Class) -> Result<(), BadArgument> {
     let Some(WaterMarks { low, high, emergency, .. }) = marks(policy, || u64::MAX) else { return Ok(()) };
     let room = 2 * u64::from(class.size());
     if low.saturating_add(room) > high {
@@ -78,14 +77,14 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
         let why = format!(
             "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise {raise}"
         );
-        return invalid("target_bytes", why);
+        return Err(BadArgument::new("target_bytes", why));
     }
     if high >= emergency {
         let why = format!(
             "high water {high} must be below emergency water {emergency}: raise emergency_ratio_bps or \
              headroom_ratio_bps"
         );
-        return invalid("emergency_ratio_bps", why);
+        return Err(BadArgument::new("emergency_ratio_bps", why));
     }
     Ok(())
 }

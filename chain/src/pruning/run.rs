@@ -69,8 +69,6 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     match last {
         // A message that only sweeps has no reason of its own.
         Some(last) if last.reason == now.reason || now.reason.is_none() => PruneRun {
-            started_at_ns: last.started_at_ns,
-            reason: last.reason,
             target: now.target.max(last.target),
             progress: now.progress,
             ticks: last.ticks + now.ticks,
@@ -81,6 +79,7 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
             bytes: last.bytes + now.bytes,
             faults: last.faults + now.faults,
             instructions: last.instructions + now.instructions,
+            ..last
         },
         _ => now.clone(),
     }

@@ -92,8 +92,7 @@ impl Pruner {
         max_ops: u64,
     ) -> Result<PruneRun, PruneError> {
         if max_ops == 0 {
-            let why = "a run without ops prunes nothing".into();
-            return Err(PruneError::BadArgument(BadArgument { field: "max_ops".into(), why }));
+            return Err(BadArgument::new("max_ops", "a run without ops prunes nothing").into());
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);

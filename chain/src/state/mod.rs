@@ -182,10 +182,10 @@ impl ChainState {
         put(&[self.rollback_to.map_or(0, |to| to + 1)]);
         put(&self.reset.words());
         put(&[self.highest]);
-        let seals = [self.seal, self.seal_before].map(|seal| seal.map(Hash::from));
-        let [seal, seal_before] = seals;
+        let seal = |seal: Option<Seal>| seal.and_then(|seal| Hash::stored(&seal, seal.len() as u8));
+        let hashes = [self.head_hash, self.parent, seal(self.seal), seal(self.seal_before)];
         let places = bytes[HEADER + 8 * HASHES..].chunks_mut(8 * HASH_WORDS);
-        for (hash, place) in [self.head_hash, self.parent, seal, seal_before].iter().zip(places) {
+        for (hash, place) in hashes.iter().zip(places) {
             if let Some(hash) = hash {
                 place[0] = hash.len + 1;
                 place[8..].copy_from_slice(&hash.bytes);

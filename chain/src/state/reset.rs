@@ -22,14 +22,8 @@ impl Reset {
     pub(crate) const WORDS: usize = 6;
 
     pub(crate) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self {
-            start: word(0),
-            used: word(1),
-            rollbacks: word(2),
-            clear_from: word(3),
-            clear_to: word(4),
-            count: word(5),
-        }
+        let [start, used, rollbacks, clear_from, clear_to, count] = std::array::from_fn(word);
+        Self { start, used, rollbacks, count, clear_from, clear_to }
     }
 
     pub(crate) fn words(&self) -> [u64; Self::WORDS] {

@@ -60,17 +60,13 @@ impl Upload {
         put(6, &[1, hash.len() as u8]);
         put(8, &self.draft.number.to_le_bytes());
         put(16, &self.draft.timestamp_secs.to_le_bytes());
-        for (i, len) in self.draft.lengths.iter().enumerate() {
-            put(24 + 4 * i, &len.to_le_bytes());
-        }
+        put(24, self.draft.lengths.map(u32::to_le_bytes).as_flattened());
         put(36, &self.chunk_size.to_le_bytes());
         put(44, &[parent.len() as u8]);
         put(48, &self.touched.to_le_bytes());
         put(64, hash);
         put(96, parent);
-        for (i, sha) in self.draft.sha256.iter().enumerate() {
-            put(128 + 32 * i, sha);
-        }
+        put(128, self.draft.sha256.as_flattened());
         put(PRODUCER, &[self.by.as_slice().len() as u8]);
         put(PRODUCER + 1, self.by.as_slice());
         checksum::put(&mut b);

@@ -5,7 +5,7 @@ use crate::draft::{Admission, Draft};
 use crate::header::BlockMeta;
 use crate::owners;
 use crate::postings::ids::EnterError;
-use crate::postings::links;
+use crate::postings::{Indexed, links};
 use crate::state::{Transit, Way};
 use crate::store::ChainStore;
 use crate::transit::{Entered, INSTRUCTIONS};
@@ -14,15 +14,6 @@ use ic_coppice_interface::segments::{Index, Segment, check_receipts, receipts_ta
 use ic_coppice_interface::{AppendError, BlockId, Commit, NoMemory, UploadError};
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::{Ic, Platform as _};
-
-impl From<EnterError> for UploadError {
-    fn from(error: EnterError) -> Self {
-        match error {
-            EnterError::Grow(error) => Self::Append(NoMemory::from(error).into()),
-            EnterError::Unreadable(why) => Self::Corrupt { why },
-        }
-    }
-}
 
 impl ChainStore {
     /// Continues the commit of the uploaded block.
@@ -54,7 +45,13 @@ impl ChainStore {
                 (transit, self.meta_in_transit(draft, &index).ok_or_else(|| corrupt("the state of its commit"))?)
             }
             None => {
-                self.check_upload(blobs, draft, &index, admission)?;
+                // These checks refuse the block before its first reference is entered.
+                self.is_kept(draft)?;
+                self.admit(draft.number, admission)?;
+                draft.check_entries(&index)?;
+                let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
+                let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);
+                check_receipts(&table, receipts, index.transactions()).map_err(AppendError::from)?;
                 if admission.verify_segments && !self.verify_upload(blobs, draft)? {
                     self.touch_upload(now);
                     return Ok(Commit::HasMore { entered: 0, of: index.references() });
@@ -86,23 +83,6 @@ impl ChainStore {
         agrees.then_some(meta)
     }
 
-    /// Makes every check that can refuse an upload before its first reference is entered.
-    fn check_upload(
-        &self,
-        blobs: &BlobStore,
-        draft: &Draft,
-        index: &Index,
-        admission: &Admission,
-    ) -> Result<(), UploadError> {
-        self.standing(draft)?;
-        self.admit(draft.number, admission)?;
-        draft.check_entries(index)?;
-        let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
-        let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);
-        check_receipts(&table, receipts, index.transactions()).map_err(AppendError::from)?;
-        Ok(())
-    }
-
     /// Enters the next slice. The last slice makes the block the head.
     fn enter_slice(
         &mut self,
@@ -113,16 +93,20 @@ impl ChainStore {
         index: &Index,
     ) -> Result<(), UploadError> {
         let (from, left) = ((transit.ids, transit.keys), index.references() - transit.references());
-        let entered = self.metered(left, INSTRUCTIONS, |chain, meter| chain.enter(blobs, &meta, index, from, meter))?;
+        let block = Indexed { blobs, meta: &meta, index };
+        let entered = self.metered(left, INSTRUCTIONS, |chain, meter| chain.enter(&block, from, meter));
+        let entered = entered.map_err(|error| match error {
+            EnterError::Grow(error) => AppendError::from(NoMemory::from(error)).into(),
+            EnterError::Unreadable(why) => corrupt(why),
+        })?;
         let (ids, keys) = (entered.ids.end(), transit.keys + entered.keys.count());
         let links_before = meta.id_links;
         meta.id_links += entered.ids.links.len() as u32;
         // The number of links is known only now; they lie after the range that the upload has reserved.
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
-        if let Err(error) = self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, transit.log_end..end) {
-            self.revert_entered(&entered);
-            return Err(AppendError::from(NoMemory::from(error)).into());
-        }
+        let reserved = self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, transit.log_end..end);
+        let reserved = reserved.inspect_err(|_| self.revert_entered(&entered)).map_err(NoMemory::from);
+        reserved.map_err(AppendError::from)?;
         let done = ids == meta.transactions && keys == meta.keys;
         let whole = self.state.log_end..transit.log_end;
         if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
@@ -155,14 +139,8 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Writes the links of a slice. `first_id_link` is the index of its first link of ids.
-    fn write_links(
-        &self,
-        blobs: &mut BlobStore,
-        meta: &BlockMeta,
-        first_id_link: u32,
-        entered: &Entered,
-    ) -> Result<(), String> {
+    /// Writes the links of a slice. `from` is the index of its first link of ids.
+    fn write_links(&self, blobs: &mut BlobStore, meta: &BlockMeta, from: u32, entered: &Entered) -> Result<(), String> {
         let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| error.to_string());
         for (first, links) in &entered.keys.links {
             write(meta.payload_end() + links::links_len(*first), links)?;
@@ -172,14 +150,12 @@ impl ChainStore {
             // Skip the position (4 bytes) to overwrite the posting.
             write(ids + links::links_len(link) + 4, &links::NONE.to_le_bytes())?;
         }
-        write(ids + links::links_len(first_id_link), &entered.ids.encode())
+        write(ids + links::links_len(from), &entered.ids.encode())
     }
 
     /// The first `most` bytes of an uploaded segment.
     fn uploaded(&self, blobs: &BlobStore, draft: &Draft, segment: Segment, most: u64) -> Result<Vec<u8>, UploadError> {
         let (start, len) = uploaded_range(self.state.log_tail, draft, segment);
-        let mut bytes = Vec::new();
-        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(corrupt)?;
-        Ok(bytes)
+        self.log.read(blobs, start..start + len.min(most)).map_err(corrupt)
     }
 }

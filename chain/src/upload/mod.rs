@@ -13,7 +13,7 @@ pub mod cell;
 mod commit;
 mod verify;
 
-use crate::draft::{Admission, Draft, Standing, too_large};
+use crate::draft::{Admission, Draft, at_most};
 use crate::headers::PAGE_HEADERS;
 use crate::remove::release_freed;
 use crate::state::Way;
@@ -36,20 +36,7 @@ pub const MAX_CHUNK: u32 = 1 << 20;
 /// Chunks of the largest upload.
 const MAX_CHUNKS: u64 = 16_384;
 
-/// Returns the reason of a refused chunk as the interface has it.
-fn refused_chunk(why: ChunkError) -> UploadError {
-    match why {
-        ChunkError::OutOfRange { chunks } => UploadError::ChunkOutOfRange { chunks },
-        ChunkError::WrongLength { expected } => UploadError::WrongLength { expected },
-    }
-}
-
 impl ChainStore {
-    /// The open upload.
-    pub(crate) fn upload(&self) -> Option<Upload> {
-        self.open.clone()
-    }
-
     /// Owner of the open upload, and its expiry after `expiry` seconds without a call.
     pub fn upload_opened(&self, expiry: u64) -> Option<UploadOpen> {
         self.open.as_ref().map(|upload| upload.opened(expiry))
@@ -57,7 +44,7 @@ impl ChainStore {
 
     /// The open upload if it does not belong to `caller`.
     pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<UploadOpen> {
-        self.upload().filter(|upload| upload.by != caller).map(|upload| upload.opened(expiry))
+        self.open.as_ref().filter(|upload| upload.by != caller).map(|upload| upload.opened(expiry))
     }
 
     /// Time of the last call on the open upload, in Unix seconds.
@@ -89,9 +76,8 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<UploadProgress, AppendError> {
-        let bad = |why: String| AppendError::BadEncoding { segment: 0, offset: 0, why };
         if block.chunk_size == 0 {
-            return Err(bad("chunk_size is 0".into()));
+            return Err(AppendError::BadEncoding { segment: 0, offset: 0, why: "chunk_size is 0".into() });
         }
         let draft = Draft::new(
             block.number,
@@ -101,16 +87,12 @@ impl ChainStore {
             &block.sha256,
         )?;
         let chunks = Chunks { length: draft.payload_len(), size: block.chunk_size }.count();
-        if let Standing::Known = self.standing(&draft)? {
+        if self.is_kept(&draft)? {
             return Ok(UploadProgress { chunks: chunks as u32, missing: 0 });
         }
-        if block.chunk_size > MAX_CHUNK {
-            return Err(too_large("chunk_size", u64::from(MAX_CHUNK)));
-        }
-        if chunks > MAX_CHUNKS {
-            return Err(too_large("chunks", MAX_CHUNKS));
-        }
-        if let Some(open) = self.upload() {
+        at_most(MAX_CHUNK.into(), "chunk_size", block.chunk_size.into())?;
+        at_most(MAX_CHUNKS, "chunks", chunks)?;
+        if let Some(open) = self.open.clone() {
             let same = open.draft == draft && open.chunk_size == block.chunk_size;
             if !same || open.by != by || self.is_aborting() {
                 return Err(open.opened(admission.upload_expiry_secs).into());
@@ -145,7 +127,7 @@ impl ChainStore {
     }
 
     pub(crate) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
-        let upload = self.upload().ok_or(UploadError::NoUpload)?;
+        let upload = self.open.clone().ok_or(UploadError::NoUpload)?;
         if upload.draft.number != number {
             return Err(upload.other());
         }
@@ -168,21 +150,19 @@ impl ChainStore {
         now: u64,
     ) -> Result<UploadProgress, UploadError> {
         let upload = self.upload_of(put.number)?;
-        let range = upload.chunks().place(put.chunk, put.bytes.len()).map_err(refused_chunk)?;
+        let range = upload.chunks().place(put.chunk, put.bytes.len()).map_err(|why| match why {
+            ChunkError::OutOfRange { chunks } => UploadError::ChunkOutOfRange { chunks },
+            ChunkError::WrongLength { expected } => UploadError::WrongLength { expected },
+        })?;
         let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
-        if self.received(put.chunk) {
-            let mut there = Vec::new();
-            self.log.read_onto(blobs, &mut there, start..start + len).map_err(corrupt)?;
-            if there != put.bytes.as_slice() {
-                return Err(UploadError::ChunkMismatch);
-            }
-            self.touch_upload(now);
-            return Ok(self.progress(&upload));
+        if !self.received(put.chunk) {
+            self.log.write(blobs, start, &put.bytes).map_err(corrupt)?;
+            let at = BITMAP + u64::from(put.chunk / 8);
+            let [byte] = self.cells.read(at);
+            self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);
+        } else if self.log.read(blobs, start..start + len).map_err(corrupt)? != put.bytes.as_slice() {
+            return Err(UploadError::ChunkMismatch);
         }
-        self.log.write(blobs, start, &put.bytes).map_err(corrupt)?;
-        let at = BITMAP + u64::from(put.chunk / 8);
-        let [byte] = self.cells.read(at);
-        self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);
         self.touch_upload(now);
         Ok(self.progress(&upload))
     }
@@ -193,19 +173,17 @@ impl ChainStore {
     /// # Errors
     /// `OtherUpload` if the open upload is of another block.
     pub fn abort_upload(&mut self, blobs: &mut BlobStore, number: u64) -> Result<bool, UploadError> {
-        match self.upload_of(number) {
-            Ok(upload) => {
-                self.abandon(blobs, &upload);
-                Ok(true)
-            }
-            Err(UploadError::NoUpload) => Ok(false),
-            Err(error) => Err(error),
+        if self.open.is_none() {
+            return Ok(false);
         }
+        let upload = self.upload_of(number)?;
+        self.abandon(blobs, &upload);
+        Ok(true)
     }
 
     /// Aborts an upload that had no call for `expiry` seconds, like [`abort_upload`](Self::abort_upload), and returns its block number.
     pub fn expire_upload(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> Option<u64> {
-        let upload = self.upload().filter(|upload| is_expired(upload.touched, now, expiry))?;
+        let upload = self.open.clone().filter(|upload| is_expired(upload.touched, now, expiry))?;
         if self.is_aborting() {
             return None;
         }
@@ -229,10 +207,10 @@ impl ChainStore {
 
     /// Removes the next slice of an aborted upload from the indexes; after the last slice its blobs are released.
     pub fn continue_abort(&mut self, blobs: &mut BlobStore) {
-        let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
+        let Some(upload) = self.open.clone().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
         let left = self.state.transit.map_or(0, |transit| transit.references());
-        let removed = self.metered(left, INSTRUCTIONS, |chain, meter| chain.remove_transit_slice(blobs, left, meter));
+        let removed = self.metered(left, INSTRUCTIONS, |chain, meter| chain.remove_slice(blobs, left, meter));
         if let Err(why) = removed {
             self.faults.push(why);
         }
@@ -249,9 +227,8 @@ impl ChainStore {
 
     /// Truncates the tail: the upload's blobs go through quarantine, removal of the reference, and release, like all blobs.
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
-        let range = self.upload_blobs(upload);
         let mut faults = Vec::new();
-        let quarantined = self.quarantine(blobs, range, owners::UPLOAD, &mut faults);
+        let quarantined = self.quarantine(blobs, self.upload_blobs(upload), owners::UPLOAD, &mut faults);
         self.close_upload();
         release_freed(blobs, &quarantined, &mut faults);
         self.faults.extend(faults);

@@ -38,10 +38,7 @@ impl Verified {
     fn load(cells: &Space) -> Result<Self, UploadError> {
         let [segments] = cells.read(AT);
         let offset = cells.read_u64(AT + 8);
-        let mut state = SerializedState::<Sha256>::default();
-        let mut bytes = Vec::new();
-        cells.read_onto(&mut bytes, STATE, state.len());
-        state.copy_from_slice(&bytes);
+        let state = SerializedState::<Sha256>::from(cells.read(STATE));
         // The cell of a new upload has no state to restore.
         let hasher = if offset == 0 { Ok(Sha256::new()) } else { Sha256::deserialize(&state) };
         Ok(Self { segments, offset, hasher: hasher.map_err(corrupt)? })
