@@ -18,7 +18,6 @@ mod padded;
 mod word;
 
 use compress::{compress, compress_digests, compress_known, digests_of, inputs};
-use lanes::Ended;
 pub use padded::Digest;
 use padded::{BLOCK, Block, FRESH, LANES, Padded, State};
 use sha2::{Digest as _, Sha256};
@@ -125,30 +124,19 @@ struct Group<'a> {
     messages: Vec<Padded<'a>>,
     /// The digests of the messages that were hashed last.
     digests: Vec<Digest>,
+    /// The padding of the last message whose last block has none of its bytes: the next message is often as long.
     padding: Padding,
 }
 
-/// The last block of a message, if it has no bytes of the message.
-struct Padding {
-    /// Bytes of the message; 0: none.
-    len: u64,
-    /// The inputs of the rounds.
-    inputs: [u32; 64],
-}
+/// The number of bytes of a message whose last block has none of them, and the inputs of that block's rounds.
+type Padding = Option<(u64, [u32; 64])>;
 
-impl Default for Padding {
-    fn default() -> Self {
-        Self { len: 0, inputs: [0; 64] }
-    }
-}
-
-impl Padding {
-    fn of(len: u64) -> Self {
-        let bits = 8 * len;
-        let mut block = [0; 16];
-        (block[14], block[15]) = ((bits >> 32) as u32, bits as u32);
-        Self { len, inputs: inputs(block) }
-    }
+/// Returns the inputs of the rounds of the last block of a message of `len` bytes, if the block has no bytes of the message.
+fn padding_inputs(len: u64) -> [u32; 64] {
+    let bits = 8 * len;
+    let mut block = [0; 16];
+    (block[14], block[15]) = ((bits >> 32) as u32, bits as u32);
+    inputs(block)
 }
 
 impl<'a> Group<'a> {
@@ -190,7 +178,7 @@ impl<'a> Group<'a> {
         }
         mixed.extend(LANES * fours.len()..messages.len());
         if !mixed.is_empty() {
-            lanes::hash(messages, tails, &mixed, &mut Ended::new(all, twice));
+            lanes::hash(messages, tails, &mixed, all, twice);
         }
         messages.clear();
         buffer.clear();
@@ -206,16 +194,16 @@ fn hash_alike(four: &[Padded; LANES], tails: &[Block], padding: &mut Padding) ->
     }
     let last = four.each_ref().map(|message| &tails[message.tail[0]..]);
     let len = four[0].len;
-    let is_known = four[0].ends_in_padding() && four.iter().all(|message| message.len == len);
+    // The last block has no bytes of the message, and no byte but zeros before the length.
+    let ends_in_padding = len % BLOCK as u64 >= (BLOCK - 8) as u64;
+    let is_known = ends_in_padding && four.iter().all(|message| message.len == len);
     run -= usize::from(is_known);
     if run > 0 {
         compress(&mut state, run, last);
     }
     if is_known {
-        if padding.len != len {
-            *padding = Padding::of(len);
-        }
-        compress_known(&mut state, &padding.inputs);
+        let _ = padding.take_if(|(of, _)| *of != len);
+        compress_known(&mut state, &padding.get_or_insert_with(|| (len, padding_inputs(len))).1);
     }
     state
 }

@@ -38,11 +38,9 @@ impl BlockIds {
 
     /// Returns the positions of two transactions that have the same id, the earlier one first.
     pub fn twice(&self) -> Option<(u32, u32)> {
-        let same = |pair: &&[(u64, u32)]| {
-            pair[0].0 == pair[1].0 && self.ids[pair[0].1 as usize] == self.ids[pair[1].1 as usize]
-        };
-        let pair = self.sorted.windows(2).find(same)?;
-        Some((pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1)))
+        let same = |[a, b]: &&[(u64, u32); 2]| a.0 == b.0 && self.ids[a.1 as usize] == self.ids[b.1 as usize];
+        let [(_, a), (_, b)] = *self.sorted.array_windows().find(same)?;
+        Some((a.min(b), a.max(b)))
     }
 
     /// Returns the position of a transaction.

@@ -3,7 +3,7 @@
 use super::Stores;
 use super::ids::Cached;
 use super::position::Position;
-use super::window::{BodyError, LONG, Window};
+use super::window::{BodyError, Window};
 use crate::utxo::{BlockTerms, Hash, Input, NotApplied};
 use ic_coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
 use ic_coppice_storage::{Ic, Platform as _};
@@ -40,7 +40,7 @@ impl Run<'_, '_> {
         let (at, why) = match error {
             BodyError::Bad { at, why } => (at, why),
             BodyError::Corrupt(why) => return UtxoApplyError::Corrupt { why },
-            BodyError::Long => (self.position.offset, LONG.into()),
+            BodyError::Long => (self.position.offset, error.to_string()),
         };
         UtxoApplyError::BadBody { transaction: self.position.transaction, at, why }
     }

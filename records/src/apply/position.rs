@@ -42,7 +42,7 @@ pub enum Phase {
 }
 
 /// The next transaction to apply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The first block that was applied.
     pub base: u64,
@@ -61,7 +61,7 @@ pub struct Position {
 impl Position {
     /// Returns the position before a block.
     pub fn before(base: u64, next: u64, height: u32) -> Self {
-        Self { base, next, height, transaction: 0, offset: 0, phase: Phase::Whole }
+        Self { base, next, height, ..Self::default() }
     }
 
     /// Returns whether the next block is applied in part.
@@ -77,9 +77,10 @@ impl Position {
 }
 
 /// Stage of a block that is taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// The transactions before [`Back::transaction`] still have the block.
+    #[default]
     Unset,
     /// The coinbase has lost the block, and is not marked yet with all that spend from it.
     Mark,
@@ -88,7 +89,7 @@ pub enum Stage {
 }
 
 /// A block that a rollback takes back from the records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Back {
     /// The block's number.
     pub number: u64,
@@ -142,65 +143,55 @@ pub struct Stored {
 
 impl Stored {
     fn encode(&self) -> [u8; BYTES] {
-        let mut b = [0; BYTES];
-        let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &LAYOUT.encode());
-        if let Some(position) = self.position {
-            let (phase, input) = match position.phase {
-                Phase::Whole => (0, 0),
-                Phase::Check(input) => (1, input),
-                Phase::Spend(input) => (2, input),
-            };
-            put(6, &[phase]);
-            for (at, word) in [(8, position.base), (16, position.next), (24, position.offset)] {
-                put(at, &word.to_le_bytes());
-            }
-            for (at, word) in [(32, position.height), (36, position.transaction), (40, input)] {
-                put(at, &word.to_le_bytes());
-            }
-        }
-        if let Some(back) = self.back {
-            put(7, &[back.stage as u8]);
-            put(44, &back.transaction.to_le_bytes());
-            put(48, &(back.number + 1).to_le_bytes());
-            put(56, &back.offset.to_le_bytes());
-            put(104, &back.input.to_le_bytes());
-        }
+        let Self { position, back, pruned, lost, .. } = self;
+        // Absent values are encoded as zeros.
+        let Position { base, next, height, transaction, offset, phase } = position.unwrap_or_default();
+        let (number, back) = (back.map_or(0, |back| back.number + 1), back.unwrap_or_default());
+        let (phase, input) = match phase {
+            Phase::Whole => (0, 0),
+            Phase::Check(input) => (1, input),
+            Phase::Spend(input) => (2, input),
+        };
         let new_from = self.new_from.map_or(0, |height| u64::from(height) + 1);
-        let Self { pruned, lost, .. } = self;
-        let words = [new_from, pruned.transactions, pruned.block, lost.transactions, lost.block];
-        for (at, word) in (64..).step_by(8).zip(words) {
-            put(at, &word.to_le_bytes());
-        }
-        put(108, &[u8::from(self.missing == MissingParents::Skip)]);
-        if let Some((number, height)) = self.gone {
-            put(112, &(height + 1).to_le_bytes());
-            put(116, &number.to_le_bytes());
-        }
+        let (gone, gone_height) = self.gone.map_or((0, 0), |(number, height)| (number, height + 1));
+        let counts = [pruned.transactions, pruned.block, lost.transactions, lost.block];
+        let mut b = [0; BYTES];
+        b[..8].copy_from_slice(&LAYOUT.encode());
+        (b[6], b[7]) = (phase, back.stage as u8);
+        b[8..32].copy_from_slice([base, next, offset].map(u64::to_le_bytes).as_flattened());
+        let words = [height, transaction, input, back.transaction];
+        b[32..48].copy_from_slice(words.map(u32::to_le_bytes).as_flattened());
+        b[48..72].copy_from_slice([number, back.offset, new_from].map(u64::to_le_bytes).as_flattened());
+        b[72..104].copy_from_slice(counts.map(u64::to_le_bytes).as_flattened());
+        b[104..108].copy_from_slice(&back.input.to_le_bytes());
+        b[108] = u8::from(self.missing == MissingParents::Skip);
+        b[112..116].copy_from_slice(&gone_height.to_le_bytes());
+        b[116..124].copy_from_slice(&gone.to_le_bytes());
         checksum::put(&mut b);
         b
     }
 
+    /// Decodes the cell; zeros are those of a cell that was never written.
     fn decode(b: &[u8; BYTES]) -> Result<Self, String> {
+        if *b == [0; BYTES] {
+            return Ok(Self::default());
+        }
+        if !checksum::is_right(b) {
+            return Err(OpenError::Damaged { name: LAYOUT.name }.into());
+        }
+        LAYOUT.check(&array_at(b, 0))?;
         let bad = |what: &str| format!("{}: {what}", LAYOUT.name);
-        let input = u32_at(b, 40);
+        let [base, next, offset] = [8, 16, 24].map(|at| u64_at(b, at));
+        let [height, transaction, input] = [32, 36, 40].map(|at| u32_at(b, at));
         let phase = match b[6] {
             0 => Phase::Whole,
             1 => Phase::Check(input),
             2 => Phase::Spend(input),
             other => return Err(bad(&format!("phase {other}"))),
         };
-        let stages = [Stage::Unset, Stage::Mark, Stage::Free].into_iter();
-        let stage = stages.into_iter().find(|stage| *stage as u8 == b[7]);
-        let stage = stage.ok_or_else(|| bad(&format!("stage {}", b[7])))?;
-        let position = Position {
-            base: u64_at(b, 8),
-            next: u64_at(b, 16),
-            offset: u64_at(b, 24),
-            height: u32_at(b, 32),
-            transaction: u32_at(b, 36),
-            phase,
-        };
+        let stage = [Stage::Unset, Stage::Mark, Stage::Free].get(usize::from(b[7]));
+        let stage = *stage.ok_or_else(|| bad(&format!("stage {}", b[7])))?;
+        let position = Position { base, next, height, transaction, offset, phase };
         let number = u64_at(b, 48).checked_sub(1);
         let (transaction, offset, input) = (u32_at(b, 44), u64_at(b, 56), u32_at(b, 104));
         let back = number.map(|number| Back { number, transaction, offset, input, stage });
@@ -250,16 +241,7 @@ impl Applier {
     /// # Errors
     /// A sentence: this code did not write a cell.
     pub fn open(cells: Rc<Space>) -> Result<Self, String> {
-        let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-        let stored = if bytes.iter().all(|&byte| byte == 0) {
-            Stored::default()
-        } else {
-            if !checksum::is_right(&bytes) {
-                return Err(OpenError::Damaged { name: LAYOUT.name }.into());
-            }
-            LAYOUT.check(&array_at(&bytes, 0))?;
-            Stored::decode(&bytes)?
-        };
+        let stored = Stored::decode(&cells.read(places::APPLYING))?;
         let stop = Stop::load(&cells)?;
         Ok(Self { cells, stored, stop, waits: None })
     }
@@ -340,18 +322,14 @@ impl Applier {
         let height = match (noted, position) {
             (Some(noted), _) => Some(noted),
             (None, Some(position)) => position.height_of(number),
-            (None, None) => gone.and_then(|(of, height)| {
-                let below = of.checked_sub(number)?;
-                Some(u32::try_from(u64::from(height).saturating_sub(below)).unwrap_or(0))
-            }),
-        };
-        let is_above = |position: &Position| number < position.next || number == position.next && position.is_begun();
-        let position = match position {
-            Some(position) if is_above(&position) => {
-                height.map(|height| Position::before(position.base.min(number), number, height))
+            (None, None) => {
+                gone.and_then(|(of, height)| Some(u64::from(height).saturating_sub(of.checked_sub(number)?) as u32))
             }
-            position => position,
         };
+        let position = position.and_then(|position| {
+            let is_above = number < position.next || number == position.next && position.is_begun();
+            if is_above { Some(Position::before(position.base.min(number), number, height?)) } else { Some(position) }
+        });
         let new_from = [new_from, height].into_iter().flatten().min();
         let gone = height.map(|height| (number, height)).or(gone);
         self.set(Stored { position, new_from, gone, ..self.stored });
@@ -380,15 +358,12 @@ impl Applier {
 
     /// Keeps the reason why a rollback waits, and returns whether the reason is new; `None`: the rollback continues.
     pub fn set_waits(&mut self, waits: Option<(u64, UtxoError)>) -> bool {
-        let Some((number, why)) = waits else {
-            self.waits = None;
-            return false;
-        };
+        let known = self.waits.take();
+        let Some((number, why)) = waits else { return false };
         let now = Ic::now_ns();
-        let is_news = self.waits.is_none();
-        let since_ns = self.waits.as_ref().map_or(now, |waits| waits.since_ns);
+        let since_ns = known.as_ref().map_or(now, |waits| waits.since_ns);
         self.waits = Some(Waits { since_ns, until_ns: now + RETRY_SECS * NS, number, why });
-        is_news
+        known.is_none()
     }
 }
 

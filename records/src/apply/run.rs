@@ -4,7 +4,7 @@ use super::message::{INSTRUCTIONS, Run};
 use super::note::AppliedNote;
 use super::position::{Applier, Position, Stored};
 use super::step::{self, Step};
-use super::window::{BodyError, Window, bad};
+use super::window::{Window, bad};
 use super::{Stores, ids};
 use crate::utxo::{BlockTerms, Call, Hash};
 use ic_coppice_interface::blocks::KeptBlock;
@@ -34,17 +34,6 @@ fn unread(error: ReadError) -> UtxoApplyError {
     }
 }
 
-/// Returns the error of a block that is applied under other terms.
-fn of_note(arg: &UtxoApplyBlock, note: &AppliedNote) -> Result<(), UtxoApplyError> {
-    if note.height != arg.height {
-        return Err(UtxoApplyError::WrongHeight { expected: note.height });
-    }
-    if note.block_id != arg.block_id {
-        return Err(UtxoApplyError::OtherId { block_id: note.block_id });
-    }
-    Ok(())
-}
-
 impl Applier {
     /// Applies a part of the next block. The call changes nothing if the block is applied already.
     ///
@@ -65,7 +54,15 @@ impl Applier {
             return Err(UtxoApplyError::WrongHash { expected: hash });
         }
         let note = AppliedNote::of(stores.blocks, arg.number);
-        note.as_ref().map_or(Ok(()), |note| of_note(arg, note))?;
+        // A block that is applied keeps its terms.
+        if let Some(AppliedNote { height, block_id, .. }) = note {
+            if height != arg.height {
+                return Err(UtxoApplyError::WrongHeight { expected: height });
+            }
+            if block_id != arg.block_id {
+                return Err(UtxoApplyError::OtherId { block_id });
+            }
+        }
         let in_force = self.missing();
         let missing = arg.missing_parents.filter(|_| by_operator).unwrap_or(in_force);
         let is_other = arg.missing_parents.is_some_and(|named| named != missing);
@@ -87,9 +84,7 @@ impl Applier {
             offset: 0,
             is_replay: self.is_replay(arg.height, stores.utxo.pruned_height()),
         });
-        let now = Ic::instructions();
-        let settings = stores.settings;
-        let call = Call { missing, ..Call::at(arg.height, settings) };
+        let call = Call { missing, ..Call::at(arg.height, stores.settings) };
         let mut run = Run {
             block: BlockTerms { is_new: !note.is_replay, ..BlockTerms::new(call, arg.block_id) },
             window: Window::new(meta),
@@ -97,7 +92,7 @@ impl Applier {
             position,
             applied: UtxoApplied::default(),
             skip: None,
-            end: now.saturating_add(INSTRUCTIONS),
+            end: Ic::instructions().saturating_add(INSTRUCTIONS),
             in_parts: false,
             worked: false,
             skipped: false,
@@ -134,12 +129,8 @@ impl Applier {
             }
             _ => {}
         }
-        let is_finished = match ended {
-            Ok(is_finished) => is_finished,
-            // The next call meets the error again.
-            Err(_) if worked => false,
-            Err(error) => return Err(error),
-        };
+        // The next call meets the error again if this one has worked.
+        let is_finished = ended.or_else(|error| if worked { Ok(false) } else { Err(error) })?;
         let transactions = if is_finished { meta.transactions } else { position.transaction };
         Ok(Outcome {
             applied: UtxoApplied { has_more: !is_finished, transactions, ..applied },
@@ -207,10 +198,9 @@ impl Run<'_, '_> {
                 return Ok(false);
             }
         }
-        if self.position.offset < self.window.len() {
-            let (at, rest) = (self.position.offset, self.window.len() - self.position.offset);
-            let why = format!("{rest} bytes after the last transaction");
-            return Err(self.body_error(BodyError::Bad { at, why }));
+        let at = self.position.offset;
+        if let Some(rest @ 1..) = self.window.len().checked_sub(at) {
+            return Err(self.body_error(bad(at, format!("{rest} bytes after the last transaction"))));
         }
         self.finish();
         Ok(true)
@@ -243,9 +233,9 @@ impl Run<'_, '_> {
     /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.
     fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
         let Some(skip) = &arg.skip else { return Ok(()) };
-        let at = self.position.transaction;
+        let (at, source) = (self.position.transaction, (&*self.stores.blocks, &*self.stores.blobs));
         let next = if at < self.window.block.transactions {
-            let ids = self.window.ids((&*self.stores.blocks, &*self.stores.blobs), at..at + 1);
+            let ids = self.window.ids(source, at..at + 1);
             ids.map_err(|error| self.body_error(error))?.first().copied()
         } else {
             None
@@ -254,7 +244,6 @@ impl Run<'_, '_> {
             self.skip = next;
             return Ok(());
         }
-        let source = (&*self.stores.blocks, &*self.stores.blobs);
         let before = Hash::try_from(skip.as_slice()).ok();
         let before = before.and_then(|skip| ids::position(&self.ids, &self.window, source, &skip));
         if before.is_none_or(|before| before >= at) {

@@ -99,8 +99,7 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
 
 fn is_large(transaction: &Unhashed) -> bool {
     let (inputs, outputs, bytes) = (transaction.parsed.inputs.len(), transaction.outputs(), transaction.raw.len());
-    let is_wide = inputs > MOST_INPUTS || outputs > MOST_OUTPUTS;
-    is_wide || bytes > MOST_BYTES || pages(inputs, outputs, bytes) > MOST_PAGES
+    inputs > MOST_INPUTS || outputs > MOST_OUTPUTS || bytes > MOST_BYTES || pages(inputs, outputs, bytes) > MOST_PAGES
 }
 
 /// Returns the pages that a transaction may change.
@@ -111,18 +110,17 @@ fn pages(inputs: usize, outputs: usize, size: usize) -> u64 {
 
 /// Applies the next transactions that are read and hashed together.
 pub fn group(run: &mut Run) -> Result<Step, UtxoApplyError> {
-    let first = run.position.transaction;
-    let most = (run.window.block.transactions - first).min(GROUP);
     // The window is borrowed by the transactions, and the run goes on without it.
     let block = run.window.block;
     let mut window = std::mem::replace(&mut run.window, Window::new(block));
-    let done = group_of(run, &mut window, most);
+    let done = group_of(run, &mut window);
     run.window = window;
     done
 }
 
-fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoApplyError> {
+fn group_of(run: &mut Run, window: &mut Window) -> Result<Step, UtxoApplyError> {
     let first = run.position.transaction;
+    let most = (window.block.transactions - first).min(GROUP);
     let source: Source = (&*run.stores.blocks, &*run.stores.blobs);
     let ids = window.ids(source, first..first + most).map_err(|error| run.body_error(error))?;
     let Some(next) = ids.first() else { return Ok(Step::Done) };
@@ -164,9 +162,8 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
     for (transaction, txid) in group.into_iter().zip(&ids) {
         let (raw, parsed) = (transaction.raw, transaction.parsed);
-        let changed = run.stores.utxo.pages_changed();
-        let pages = pages(parsed.inputs.len(), parsed.outputs.len(), raw.len());
-        if run.worked && (changed + pages > MOST_PAGES || run.has_read_enough()) {
+        let pages = run.stores.utxo.pages_changed() + pages(parsed.inputs.len(), parsed.outputs.len(), raw.len());
+        if run.worked && (pages > MOST_PAGES || run.has_read_enough()) {
             return Ok(Step::Full);
         }
         run.check_id(&parsed, txid).map_err(|error| run.body_error(error))?;
@@ -190,10 +187,8 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
 fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), NotApplied> {
     let mut sorted: Vec<u32> = (0..outpoints.len() as u32).collect();
     sorted.sort_unstable_by_key(|vin| (outpoints[*vin as usize], *vin));
-    let twice = sorted.windows(2).filter(|pair| outpoints[pair[0] as usize] == outpoints[pair[1] as usize]);
-    let Some(&[vin, again]) = twice.min_by_key(|pair| pair[1]).and_then(|pair| pair.first_chunk()) else {
-        return Ok(());
-    };
+    let twice = sorted.array_windows().filter(|[a, b]| outpoints[*a as usize] == outpoints[*b as usize]);
+    let Some(&[vin, again]) = twice.min_by_key(|[_, again]| *again) else { return Ok(()) };
     let by = Spender { txid: txid.into(), vin };
     let again = Input { vin: again, outpoint: outpoints[again as usize] };
     Err(NotApplied::Stopped(Some(again), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })))

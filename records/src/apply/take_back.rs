@@ -16,6 +16,7 @@ use crate::utxo::{BlockTerms, Call, Hash, MAX_INPUTS};
 use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_interface::blocks::{Blocks, KeptBlock};
 use ic_coppice_storage::{Ic, MOST_PAGES, Platform as _};
+use std::ops::Range;
 
 /// Ids that are read together.
 const GROUP: u32 = 1_000;
@@ -75,13 +76,12 @@ impl Applier {
         };
         let back = self.stored.back.filter(|back| back.number == number).unwrap_or_else(|| self.begin_back(&meta));
         self.lower(number, Some(note.height));
-        let (settings, end) = (stores.settings, Ic::instructions().saturating_add(INSTRUCTIONS));
         let mut part = Part {
-            block: BlockTerms::new(Call::at(note.height, settings), note.block_id),
+            block: BlockTerms::new(Call::at(note.height, stores.settings), note.block_id),
             window: Window::new(meta),
             back,
             is_fresh,
-            end,
+            end: Ic::instructions().saturating_add(INSTRUCTIONS),
             lost: 0,
             faults,
             stores,
@@ -104,7 +104,7 @@ impl Applier {
         // The record of a large transaction may have the block already.
         let begun = at.map(|position| position.transaction + u32::from(matches!(position.phase, Phase::Spend(_))));
         let transaction = begun.unwrap_or(meta.transactions);
-        Back { number: meta.number, transaction, offset: 0, input: 0, stage: Stage::Unset }
+        Back { number: meta.number, transaction, ..Back::default() }
     }
 }
 
@@ -145,24 +145,20 @@ impl Part<'_, '_> {
         self.faults.push(format!("block {}, transaction {transaction}: {why}", self.back.number));
     }
 
-    fn ids(&self, first: u32) -> Result<Vec<Hash>, BodyError> {
-        self.window.ids((&*self.stores.blocks, &*self.stores.blobs), first..self.back.transaction)
+    fn ids(&self, transactions: Range<u32>) -> Result<Vec<Hash>, BodyError> {
+        self.window.ids((&*self.stores.blocks, &*self.stores.blobs), transactions)
     }
 
     /// Takes the block from the records.
     fn unset(&mut self) -> Result<(), TakenBack> {
         while self.back.transaction > 0 {
             let first = self.back.transaction.saturating_sub(GROUP);
-            let ids = match self.ids(first) {
+            let ids = match self.ids(first..self.back.transaction) {
                 Ok(ids) => ids,
                 Err(error) => {
-                    self.fault(
-                        first,
-                        format!(
-                            "the ids up to transaction {}: {error}: they stay mined in the block",
-                            self.back.transaction - 1
-                        ),
-                    );
+                    let last = self.back.transaction - 1;
+                    let why = format!("the ids up to transaction {last}: {error}: they stay mined in the block");
+                    self.fault(first, why);
                     self.back.transaction = first;
                     continue;
                 }
@@ -189,9 +185,7 @@ impl Part<'_, '_> {
 
     /// Marks the coinbase.
     fn mark(&mut self) -> Result<(), TakenBack> {
-        self.back.transaction = 1.min(self.window.block.transactions);
-        let ids = self.ids(0);
-        self.back.transaction = 0;
+        let ids = self.ids(0..1.min(self.window.block.transactions));
         // Ids that cannot be read are named already.
         let Ok(Some(txid)) = ids.map(|ids| ids.first().copied()) else { return Ok(()) };
         let was_fresh = self.is_fresh;
@@ -208,10 +202,8 @@ impl Part<'_, '_> {
             Ok(true) => Err(TakenBack::Part),
             Err(UtxoRefusal::TooMuchWork) if !was_fresh => Err(TakenBack::Part),
             Err(why @ (UtxoRefusal::TooMuchWork | UtxoRefusal::Corrupt { .. })) => {
-                self.fault(
-                    0,
-                    format!("{why}: the coinbase is not marked as a double spend with all that spend from it"),
-                );
+                let what = "the coinbase is not marked as a double spend with all that spend from it";
+                self.fault(0, format!("{why}: {what}"));
                 Ok(())
             }
             Err(why) => Err(TakenBack::Waits(why)),
@@ -222,10 +214,8 @@ impl Part<'_, '_> {
     fn free(&mut self) -> Result<(), TakenBack> {
         while self.back.transaction < self.window.block.transactions {
             if let Err(error) = self.free_next()? {
-                self.fault(
-                    self.back.transaction,
-                    format!("{error}: outputs that this and later transactions spend stay spent"),
-                );
+                let why = format!("{error}: outputs that this and later transactions spend stay spent");
+                self.fault(self.back.transaction, why);
                 return Ok(());
             }
         }
@@ -257,9 +247,8 @@ impl Part<'_, '_> {
             Err(error) => return Ok(Err(error)),
         };
         let done = self.back.input as usize;
-        for (inputs, first) in
-            inputs.get(done..).unwrap_or_default().chunks(INPUTS).zip((done as u32..).step_by(INPUTS))
-        {
+        let left = inputs.get(done..).unwrap_or_default();
+        for (inputs, first) in left.chunks(INPUTS).zip((done as u32..).step_by(INPUTS)) {
             self.step()?;
             self.back.input = first;
             match self.stores.utxo.free_outputs(&txid, (first, inputs), &self.block.call) {

@@ -28,15 +28,12 @@ pub enum BodyError {
     Long,
 }
 
-/// The reason of [`BodyError::Long`].
-pub const LONG: &str = "a message does not reach the end of the transaction";
-
 impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Self::Bad { at, why } => write!(f, "byte {at} of the body: {why}"),
             Self::Corrupt(why) => f.write_str(why),
-            Self::Long => f.write_str(LONG),
+            Self::Long => f.write_str("a message does not reach the end of the transaction"),
         }
     }
 }
@@ -98,12 +95,8 @@ impl Window {
     pub fn ids(&self, source: Source, transactions: std::ops::Range<u32>) -> Result<Vec<Hash>, BodyError> {
         let len = ID as u64 * u64::from(transactions.end - transactions.start);
         let bytes = self.segment(source, Segment::Index, id_offset(transactions.start), len)?;
-        let ids = bytes.as_chunks::<ID>().0.to_vec();
-        if ids.len() as u64 * ID as u64 == len {
-            Ok(ids)
-        } else {
-            Err(BodyError::Corrupt("the ids are not all there".into()))
-        }
+        let ids = Some(bytes.as_chunks().0.to_vec()).filter(|ids| ids.len() == transactions.len());
+        ids.ok_or_else(|| BodyError::Corrupt("the ids are not all there".into()))
     }
 
     /// Returns the bytes from `at` on: at least `len`, or as many as the body has.

@@ -30,10 +30,8 @@ fn length(secs: u64) -> Answer<u64> {
 
 /// Digest of a named request's arguments, by which a repeated call is told from another one; 0 without a name.
 fn digest(arg: &AcquireBlobDeletions) -> u32 {
-    if arg.request.is_none() {
-        return 0;
-    }
-    cbor::write_onto(Vec::new(), arg).map_or(0, |bytes| u32_at(&Sha256::digest(&bytes), 0))
+    let bytes = arg.request.as_ref().and_then(|_| cbor::write_onto(Vec::new(), arg).ok());
+    bytes.map_or(0, |bytes| u32_at(&Sha256::digest(&bytes), 0))
 }
 
 impl DeletionQueue {
@@ -67,14 +65,12 @@ impl DeletionQueue {
     pub fn extend(&mut self, caller: Principal, token: &[u8], secs: u64, now_ns: u64) -> Answer<u64> {
         let length = length(secs)?;
         let until = now_ns.saturating_add(length);
-        let extended = self.message(now_ns, |store| match store.shown_token(caller, token)? {
-            Ok(number) => {
-                let lease = store.leases.get_mut(number).ok_or(BlobDeletionError::UnknownToken)?;
-                (lease.expires_at_ns, lease.length) = (lease.expires_at_ns.max(until), length);
-                store.root.tally(Counter::Extended, 1);
-                Ok(lease.expires_at_ns)
-            }
-            Err(_) => Err(BlobDeletionError::Completed),
+        let extended = self.message(now_ns, |store| {
+            let number = store.shown_token(caller, token)?.map_err(|_| BlobDeletionError::Completed)?;
+            let lease = store.leases.get_mut(number).ok_or(BlobDeletionError::UnknownToken)?;
+            (lease.expires_at_ns, lease.length) = (lease.expires_at_ns.max(until), length);
+            store.root.tally(Counter::Extended, 1);
+            Ok(lease.expires_at_ns)
         });
         extended.unwrap_or(Err(BlobDeletionError::UnknownToken))
     }
@@ -82,8 +78,7 @@ impl DeletionQueue {
     /// Ends the live leases of a holder, or all live leases, and returns their number. Their rows return after a quarter of the lease's
     /// length, the longest time that a request for a blob may take.
     pub fn end_leases(&mut self, holder: Option<Principal>, now_ns: u64) -> u64 {
-        let is_meant = |lease: &Lease| holder.is_none_or(|holder| lease.holder == holder);
-        let is_live = |lease: &Lease| lease.stage == Stage::Live && is_meant(lease);
+        let is_live = |lease: &Lease| lease.stage == Stage::Live && holder.is_none_or(|holder| lease.holder == holder);
         let ended = self.message(now_ns, |store| {
             let mut ended = 0;
             while let Some(number) = store.leases.earliest(is_live)
@@ -117,9 +112,8 @@ impl Store {
     pub fn shown_token(&self, caller: Principal, token: &[u8]) -> Answer<Result<u64, CompletedBlobDeletions>> {
         let token = Token::parse(token).ok_or(BlobDeletionError::UnknownToken)?;
         let held_by = |holder: Principal| if holder == caller { Ok(()) } else { Err(BlobDeletionError::NotHolder) };
-        if let Some(lease) =
-            self.leases.get(token.number).filter(|lease| lease.token == token && lease.stage == Stage::Live)
-        {
+        let live = self.leases.get(token.number).filter(|lease| lease.token == token && lease.stage == Stage::Live);
+        if let Some(lease) = live {
             held_by(lease.holder)?;
             return Ok(Ok(token.number));
         }

@@ -14,10 +14,10 @@
 //! The last 13 marks are exact. Older marks are merged two by two, so that all of them grow coarser with age; a merged mark keeps the earlier
 //! half hour.
 
-use super::DeletionQueue;
 use super::header::STORES;
 use super::lane::ROOT_AND_LANES;
 use super::row::Row;
+use super::{DeletionQueue, Store};
 use ic_coppice_interface::{BlobDeletionState, StoreType};
 use ic_coppice_storage::NS;
 use ic_coppice_storage::bytes::u32_at;
@@ -113,15 +113,6 @@ impl Ages {
         merged.rows.iter_mut().zip(second.rows).for_each(|(rows, more)| *rows += more);
     }
 
-    /// Notes the height up to which rows are due now.
-    fn reached(&mut self, due: Option<u32>) {
-        let due_below = due.map_or(0, |due| due.saturating_add(1));
-        if let Some(last) = self.marks.last_mut() {
-            self.changed |= last.due_below != due_below;
-            last.due_below = due_below;
-        }
-    }
-
     /// Returns the half hour since which a height has been due without a break, or `None` if the height is not due.
     fn due_since(&self, height: u32) -> Option<u32> {
         let due = self.marks.iter().rev().take_while(|mark| height < mark.due_below);
@@ -130,17 +121,13 @@ impl Ages {
 
     /// Counts a row that comes into a state. An uncounted row is counted if it is leased, or if it waits and is due.
     pub fn enter(&mut self, row: &mut Row) {
-        if !is_pending(row.state) {
-            row.due_since = 0;
-        } else if row.due_since == 0 {
-            let since = self.due_since(row.height);
-            let now = self.marks.last().map_or(0, |mark| mark.at);
-            row.due_since = match row.state {
-                BlobDeletionState::Waiting if since.is_none() => 0,
-                BlobDeletionState::Waiting => now,
-                _ => since.unwrap_or(now),
-            };
-        }
+        let now = || self.marks.last().map_or(0, |mark| mark.at);
+        row.due_since = match row.state {
+            BlobDeletionState::Held | BlobDeletionState::Dead => 0,
+            _ if row.due_since != 0 => row.due_since,
+            BlobDeletionState::Waiting => self.due_since(row.height).map_or(0, |_| now()),
+            BlobDeletionState::Leased | BlobDeletionState::BackingOff => self.due_since(row.height).unwrap_or_else(now),
+        };
         self.count(row, |rows| rows.saturating_add(1));
     }
 
@@ -160,25 +147,19 @@ impl Ages {
             self.changed = true;
         }
     }
-
-    /// Returns the half hour since which the oldest counted row of a store type has been due.
-    fn oldest(&self, store_type: StoreType) -> Option<u32> {
-        self.marks.iter().find(|mark| mark.rows[store_type as usize] > 0).map(|mark| mark.at)
-    }
-}
-
-fn is_pending(state: BlobDeletionState) -> bool {
-    use BlobDeletionState::{BackingOff, Leased, Waiting};
-    matches!(state, Waiting | Leased | BackingOff)
 }
 
 impl DeletionQueue {
     /// Notes the height up to which rows are due.
     pub fn note_due(&mut self, due: Option<u32>, now_ns: u64) {
-        let Some(store) = &mut self.store else { return };
-        store.ages.advance(now_ns);
-        store.ages.reached(due);
-        store.ages.save(&mut store.slots, false);
+        let Some(Store { ages, slots, .. }) = &mut self.store else { return };
+        ages.advance(now_ns);
+        let due_below = due.map_or(0, |due| due.saturating_add(1));
+        if let Some(last) = ages.marks.last_mut() {
+            ages.changed |= last.due_below != due_below;
+            last.due_below = due_below;
+        }
+        ages.save(slots, false);
     }
 
     /// Returns the time since which the oldest due row of a store type has been due, in Unix seconds, whether the row waits, is leased or
@@ -187,7 +168,8 @@ impl DeletionQueue {
         let store = self.store.as_ref()?;
         let uncounted = store.first_waiting(store_type, |row| row.due_since == 0);
         let since = uncounted.and_then(|height| store.ages.due_since(height));
-        let oldest = since.into_iter().chain(store.ages.oldest(store_type)).min();
+        let counted = store.ages.marks.iter().find(|mark| mark.rows[store_type as usize] > 0).map(|mark| mark.at);
+        let oldest = since.into_iter().chain(counted).min();
         oldest.map(|at| (u64::from(at) + 1) * HALF_HOUR_SECS)
     }
 }

@@ -57,8 +57,6 @@ struct Failures {
 struct Report<'a, C> {
     /// Row numbers by [`List`].
     lists: [&'a [u64]; 3],
-    /// The blobs of all rows that no list names are deleted.
-    rest: bool,
     /// Rows above this height are left alone.
     up_to: u32,
     /// The lease of the rows; `None` if they have none.
@@ -75,12 +73,6 @@ enum List {
     Failed,
     /// Rows of unknown fate, which stay leased until the lease expires.
     Unknown,
-}
-
-/// Returns the end of the back-off of a row with this number of failures.
-fn back_off(failures: Failures, retries: u32) -> u64 {
-    let doubled = failures.base_secs.saturating_mul(1u64.checked_shl(retries.saturating_sub(1)).unwrap_or(u64::MAX));
-    failures.now_ns.saturating_add(doubled.min(MAX_BACK_OFF_SECS) * NS)
 }
 
 impl DeletionQueue {
@@ -100,7 +92,7 @@ impl DeletionQueue {
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
         let (lists, up_to) = ([&arg.completed_ids[..], &arg.failed_ids, &[]], arg.up_to_height.unwrap_or(u32::MAX));
         let done = CompletedBlobDeletions::default();
-        let mut report = Report { lists, rest: false, up_to, lease: None, failures, completion, done };
+        let mut report = Report { lists, up_to, lease: None, failures, completion, done };
         if self.message(now_ns, |store| store.work(&mut report)).is_none() {
             // A queue that never had a row skips all numbers.
             let mut seen = BTreeSet::new();
@@ -131,9 +123,12 @@ impl DeletionQueue {
                 Ok(number) => number,
                 Err(answer) => return Ok(answer),
             };
-            let (rest, up_to, done) = (arg.rest.is_some(), u32::MAX, CompletedBlobDeletions::default());
-            let mut report = Report { lists, rest, up_to, lease: Some(number), failures, completion, done };
+            let (up_to, done) = (u32::MAX, CompletedBlobDeletions::default());
+            let mut report = Report { lists, up_to, lease: Some(number), failures, completion, done };
             store.work(&mut report);
+            if arg.rest.is_some() && report.done.remaining == 0 {
+                store.work_rest(number, &mut report);
+            }
             let Report { completion, mut done, .. } = report;
             let Some(lease) = store.leases.get_mut(number) else { return Ok(done) };
             let counted = lease.count([done.removed, done.retries_incremented, done.dead]);
@@ -196,7 +191,7 @@ impl Store {
         if row.is_some_and(|row| self.is_leased(&row)) { Err(BlobDeletionError::Leased) } else { Ok(row) }
     }
 
-    /// Works through the lists of a report (completed, failed, unknown), then through the rest of its lease.
+    /// Works through the lists of a report: completed, failed, unknown.
     fn work(&mut self, report: &mut Report<impl Completion>) {
         let lists = report.lists.into_iter().zip([List::Completed, List::Failed, List::Unknown]);
         let all = lists.flat_map(|(ids, list)| ids.iter().map(move |id| (*id, list)));
@@ -228,9 +223,6 @@ impl Store {
             looked_at += 1;
         }
         report.done.remaining = report.lists.iter().map(|ids| ids.len() as u64).sum::<u64>() - looked_at;
-        if let Some(number) = report.lease.filter(|_| report.rest && report.done.remaining == 0) {
-            self.work_rest(number, report);
-        }
     }
 
     /// Completes the rows of a lease that no list names.
@@ -305,7 +297,9 @@ impl Store {
             self.give_up(row);
         } else if was_leased && failures.base_secs > 0 {
             self.leave(row);
-            row.order = back_off(failures, row.retries);
+            let doubled = 1u64.checked_shl(row.retries.saturating_sub(1)).unwrap_or(u64::MAX);
+            let secs = failures.base_secs.saturating_mul(doubled).min(MAX_BACK_OFF_SECS);
+            row.order = failures.now_ns.saturating_add(secs * NS);
             self.enter(row, BlobDeletionState::BackingOff);
         } else if row.state == BlobDeletionState::Leased {
             self.move_to(row, BlobDeletionState::Waiting);

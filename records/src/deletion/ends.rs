@@ -55,15 +55,12 @@ impl Ends {
     ) {
         let place = (which % MAX_LEASES as u64) as u32;
         let stage = if reply.is_some() { Stage::Completed } else { Stage::Over };
-        let [rows, unknown] =
-            reply.map_or([0; 2], |reply| [&reply.skipped, &reply.already].map(|ids| ids.len() as u32));
+        let lists = reply.map_or([&[][..]; 2], |reply| [&reply.skipped, &reply.already]);
+        let [rows, unknown] = lists.map(|ids| ids.len() as u32);
         let end = Lease { stage, rows, unknown, expires_at_ns: now_ns, place, ..lease };
-        if let Some(reply) = reply {
-            let ids = reply.skipped.iter().chain(&reply.already);
-            let bytes: Vec<u8> = ids.flat_map(|id| id.to_le_bytes()).collect();
-            if !bytes.is_empty() {
-                slots.write(slot, REPLIES + place * REPLY, &bytes);
-            }
+        let bytes: Vec<u8> = lists.into_iter().flatten().flat_map(|id| id.to_le_bytes()).collect();
+        if !bytes.is_empty() {
+            slots.write(slot, REPLIES + place * REPLY, &bytes);
         }
         slots.write(slot, ENDS + place * END, &end.encode()[..END as usize]);
         if self.0.len() == MAX_LEASES {

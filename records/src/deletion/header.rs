@@ -9,6 +9,7 @@
 //! A dead-letter row without a UTXO record is *alone*; only such rows are dropped if there are too many.
 
 use ic_coppice_interface::{BlobDeletionState, StoreType};
+use ic_coppice_storage::bytes::{array_at, u64_at};
 use ic_coppice_storage::header::Header;
 use ic_coppice_storage::slots::{SlotId, Slots};
 
@@ -114,36 +115,28 @@ impl Root {
             return Err("deletion queue: its first slot is too short for the header".into());
         }
         let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |at: usize| u64::from_le_bytes(words[at]);
-        let halves = |at: usize| (word(at) as u32, (word(at) >> 32) as u32);
-        LAYOUT.check(&words[0])?;
+        LAYOUT.check(&array_at(&bytes, 0))?;
+        let words: [u64; WORDS] = std::array::from_fn(|at| u64_at(&bytes, 8 * at));
+        let halves = |at: usize| (words[at] as u32, (words[at] >> 32) as u32);
         let ((by_name, by_id), (backing_off, leases)) = (halves(2), halves(DEAD + STORES));
-        let mut root = Self { next_id: word(1), by_name, by_id, backing_off, leases, ..Self::default() };
+        let mut root = Self { next_id: words[1], by_name, by_id, backing_off, leases, ..Self::default() };
         root.dead = std::array::from_fn(|store| halves(DEAD + store).into());
-        (root.next_lease, root.ended) = (word(COUNTS - 4), word(COUNTS - 3));
-        (root.secret, root.dead_alone) = (word(COUNTS - 2), word(COUNTS - 1));
-        for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
-            *count = word(COUNTS + at);
-        }
-        root.counters = std::array::from_fn(|at| word(COUNTERS + at));
+        [root.next_lease, root.ended, root.secret, root.dead_alone] = [4, 3, 2, 1].map(|back| words[COUNTS - back]);
+        root.counts.as_flattened_mut().copy_from_slice(&words[COUNTS..COUNTERS]);
+        root.counters.copy_from_slice(&words[COUNTERS..]);
         Ok(root)
     }
 
     /// Writes the header.
     pub fn save(&self, slots: &mut Slots) {
         let mut words = [0; WORDS];
-        words[..3].copy_from_slice(&[
-            u64::from_le_bytes(LAYOUT.encode()),
-            self.next_id,
-            both(self.by_name, self.by_id),
-        ]);
+        let layout = u64::from_le_bytes(LAYOUT.encode());
+        words[..3].copy_from_slice(&[layout, self.next_id, both(self.by_name, self.by_id)]);
         for (word, [alone, kept]) in words[DEAD..].iter_mut().zip(self.dead) {
             *word = both(alone, kept);
         }
-        let leases = [both(self.backing_off, self.leases), self.next_lease, self.ended];
-        words[DEAD + STORES..COUNTS - 2].copy_from_slice(&leases);
-        words[COUNTS - 2..COUNTS].copy_from_slice(&[self.secret, self.dead_alone]);
+        let more = [both(self.backing_off, self.leases), self.next_lease, self.ended, self.secret, self.dead_alone];
+        words[DEAD + STORES..COUNTS].copy_from_slice(&more);
         words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
         words[COUNTERS..].copy_from_slice(&self.counters);
         slots.write(slots.root(), 0, words.map(u64::to_le_bytes).as_flattened());

@@ -141,10 +141,8 @@ impl Lanes {
         if self.find(name).is_some() {
             return Ok(());
         }
-        if let Some(used) = self
-            .all()
-            .find(|lane| lane.file_type.eq_ignore_ascii_case(name.file_type) && lane.file_type != name.file_type)
-        {
+        let is_other = |of: &str| of.eq_ignore_ascii_case(name.file_type) && of != name.file_type;
+        if let Some(used) = self.all().find(|lane| is_other(&lane.file_type)) {
             return Err(BlobDeletionError::OtherCase { file_type: used.file_type.clone() });
         }
         let has_room = self.all.iter().any(Option::is_none);

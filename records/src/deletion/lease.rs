@@ -61,10 +61,6 @@ pub enum Stage {
     Ended,
 }
 
-impl Stage {
-    const ALL: [Self; 4] = [Self::Live, Self::Over, Self::Completed, Self::Ended];
-}
-
 /// The order of a leased row of unknown fate.
 pub const UNKNOWN: u64 = 1;
 
@@ -107,11 +103,12 @@ impl Lease {
         let token = Token { number: u64_at(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
         let wrong = |what: &str| format!("deletion queue: the {what} of lease {}", token.number);
         let holder = b.get(41..41 + usize::from(b[40])).and_then(|bytes| Principal::try_from_slice(bytes).ok());
+        let stages = [Stage::Live, Stage::Over, Stage::Completed, Stage::Ended];
         let request = b.get(72..72 + usize::from(b[71])).filter(|request| request.len() <= MAX_REQUEST);
         Ok(Self {
             token,
             holder: holder.ok_or_else(|| wrong("holder"))?,
-            stage: Stage::ALL.get(usize::from(b[70])).copied().ok_or_else(|| wrong("stage"))?,
+            stage: *stages.get(usize::from(b[70])).ok_or_else(|| wrong("stage"))?,
             request: Some(request.ok_or_else(|| wrong("request"))?.to_vec()).filter(|request| !request.is_empty()),
             done: [136, 140, 144].map(|at| u32_at(b, at)),
             rows: u32_at(b, 148),

@@ -26,21 +26,16 @@ impl Leases {
     /// # Errors
     /// A sentence if this code did not write the bytes of a lease.
     pub fn load(slots: &Slots, slot: SlotId, ended: u64) -> Result<Self, String> {
-        let mut all = Self { slot, ..Self::default() };
         if !slots.is_inside(slot, u64::from(ALL)) {
             return Err(format!("deletion queue: slot {slot} does not hold the leases"));
         }
         let mut bytes = Vec::new();
         slots.read_onto(&mut bytes, slot, 0, REPLIES as usize);
         let (leases, ends) = bytes.split_at(ENDS as usize);
-        for (b, place) in leases.chunks_exact(LEASE as usize).zip(0..) {
-            if u64_at(b, 0) != 0 {
-                all.open.push(Lease::decode(b, place)?);
-            }
-        }
-        all.open.sort_unstable_by_key(|lease| lease.token.number);
-        all.ends = Ends::decode(ends, ended)?;
-        Ok(all)
+        let used = leases.chunks_exact(LEASE as usize).zip(0..).filter(|(b, _)| u64_at(b, 0) != 0);
+        let mut open = used.map(|(b, place)| Lease::decode(b, place)).collect::<Result<Vec<_>, _>>()?;
+        open.sort_unstable_by_key(|lease| lease.token.number);
+        Ok(Self { slot, open, ends: Ends::decode(ends, ended)? })
     }
 
     /// Allocates the slot of the leases.

@@ -75,12 +75,6 @@ impl DeletionQueue {
         self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
     }
 
-    /// Returns the lowest height of a waiting row of this store type; reads some dozen nodes of a treap per lane. Skips rows that cannot be
-    /// decoded, and returns `None` if the nodes that it reads have no other row.
-    pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
-        self.store.as_ref()?.first_waiting(store_type, |_| true)
-    }
-
     /// Returns the waiting rows that may be deleted at a height, by height, then number; at most `rows`, where 0 means a hundred. Selectors
     /// narrow them.
     pub fn pending(&self, height: u32, rows: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion> {
@@ -146,16 +140,10 @@ impl DeletionQueue {
         let store = self.store.as_ref();
         let of = |store_type: StoreType| {
             let count = |state| store.map_or(0, |store| store.root.counts[state as usize][store_type as usize]);
-            StoreDeletions {
-                store_type,
-                held: count(BlobDeletionState::Held),
-                waiting: count(BlobDeletionState::Waiting),
-                leased: count(BlobDeletionState::Leased),
-                backing_off: count(BlobDeletionState::BackingOff),
-                dead: count(BlobDeletionState::Dead),
-                oldest_due: self.first_waiting(store_type),
-                due_since_ns: self.due_since(store_type).map(|secs| secs * NS),
-            }
+            let [held, waiting, leased, backing_off, dead] = BlobDeletionState::ALL.map(count);
+            let oldest_due = store.and_then(|store| store.first_waiting(store_type, |_| true));
+            let due_since_ns = self.due_since(store_type).map(|secs| secs * NS);
+            StoreDeletions { store_type, held, waiting, leased, backing_off, dead, oldest_due, due_since_ns }
         };
         let stores: Vec<_> = StoreType::ALL.map(of).into();
         let leases = store.into_iter().flat_map(|store| &store.leases.open).map(|lease| BlobLeaseStatus {
@@ -200,7 +188,8 @@ impl Store {
         lanes.filter(move |lane| lane.is_meant(stores, selectors)).map(|lane| lane.waiting)
     }
 
-    /// Returns the lowest height of a waiting row of this store type that `is_meant` accepts, among the first rows of each lane.
+    /// Returns the lowest height of a waiting row of this store type that `is_meant` accepts, among the first rows of each lane. Skips rows
+    /// that cannot be decoded, and returns `None` if the nodes of treaps that it reads have no other row.
     pub fn first_waiting(&self, store_type: StoreType, is_meant: impl Fn(&Row) -> bool) -> Option<u32> {
         let first = |root| {
             let mut by_height = self.treap().walk(&self.slots, root, MAX_NODES);

@@ -77,7 +77,6 @@ use lane::Lanes;
 use leases::Leases;
 pub use row::Name;
 use row::{Row, at};
-pub use schedule::Scheduled;
 
 /// Text whose hash is the secret of a new queue.
 const SECRET: &[u8] = b"deletion queue";
@@ -190,8 +189,7 @@ impl DeletionQueue {
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear lanes and ages.
             slots.write(slot, header::ROOT, &[0; (FIRST - header::ROOT) as usize]);
-            let (lanes, ages) = (Lanes::new(), Ages::default());
-            let key = self.key.clone();
+            let (lanes, ages, key) = (Lanes::new(), Ages::default(), self.key.clone());
             self.store = Some(Store { slots, root, lanes, ages, leases, key });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
@@ -252,13 +250,11 @@ impl Store {
     fn reserve(&self, name: &Name, hash: u32) -> Result<(), GrowError> {
         let reserve = |nodes: u32| self.slots.reserve(&[(name.row_len(), 1), (NODE, nodes)]);
         // The usual case: memory has room for the worst case.
-        let most = reserve(2 * MOST_NODES as u32);
-        if most.is_ok() {
-            return most;
-        }
-        let by_name = radix::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
-        let by_id = radix::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
-        reserve(by_name + by_id)
+        reserve(2 * MOST_NODES as u32).or_else(|_| {
+            let by_name = radix::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
+            let by_id = radix::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
+            reserve(by_name + by_id)
+        })
     }
 
     /// Adds a row. Assumes that memory is [reserved](Self::reserve).

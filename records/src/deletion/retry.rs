@@ -17,14 +17,13 @@ impl DeletionQueue {
     /// # Errors
     /// `TooMany`; nothing has changed.
     pub fn retry(&mut self, arg: &RetryBlobDeletions, now_ns: u64) -> Answer<RetriedBlobDeletions> {
-        if let RetryBlobDeletions::Ids(ids) = arg {
-            at_most_many(ids.len(), MAX_IDS)?;
-        }
+        let ids = match arg {
+            RetryBlobDeletions::Ids(ids) => &ids[..],
+            RetryBlobDeletions::StoreType(_) => &[],
+        };
+        at_most_many(ids.len(), MAX_IDS)?;
         let retried = self.message(now_ns, |store| store.retry(arg, &mut row_meter(MOST_INSTRUCTIONS, MOST_PAGES)));
-        Ok(retried.unwrap_or_else(|| match arg {
-            RetryBlobDeletions::Ids(ids) => RetriedBlobDeletions { skipped: ids.clone(), ..Default::default() },
-            RetryBlobDeletions::StoreType(_) => RetriedBlobDeletions::default(),
-        }))
+        Ok(retried.unwrap_or_else(|| RetriedBlobDeletions { skipped: ids.to_vec(), ..Default::default() }))
     }
 }
 

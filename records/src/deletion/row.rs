@@ -193,12 +193,9 @@ impl Row {
         let state = self.state as u8 | if self.reported { REPORTED } else { 0 };
         b[..4].copy_from_slice(&[KIND[0], KIND[1], state, flags]);
         b[4..8].copy_from_slice(&self.retries.to_le_bytes());
-        b[8..16].copy_from_slice(&self.last_retry.to_le_bytes());
-        b[16..24].copy_from_slice(&self.lease.to_le_bytes());
-        b[24..28].copy_from_slice(&self.height.to_le_bytes());
-        b[28..32].copy_from_slice(&self.due_since.to_le_bytes());
-        b[32..40].copy_from_slice(&self.order.to_le_bytes());
-        b[40..48].copy_from_slice(&self.id.to_le_bytes());
+        b[8..24].copy_from_slice([self.last_retry, self.lease].map(u64::to_le_bytes).as_flattened());
+        b[24..32].copy_from_slice([self.height, self.due_since].map(u32::to_le_bytes).as_flattened());
+        b[32..48].copy_from_slice([self.order, self.id].map(u64::to_le_bytes).as_flattened());
         b
     }
 
@@ -216,11 +213,6 @@ impl Row {
         slots.write(self.slot, 0, &bytes);
     }
 
-    /// Writes the record of the row.
-    pub fn save_txid(&self, slots: &mut Slots) {
-        slots.write(self.slot, at::TXID, &self.txid.unwrap_or_default());
-    }
-
     /// Returns whether the row has this name.
     pub fn is_named(&self, slots: &Slots, name: &Name) -> bool {
         let lens = (usize::from(self.type_len), usize::from(self.key_len));
@@ -234,10 +226,9 @@ impl Row {
 
     /// Returns the row as callers see it, or `None` if its file type is not UTF-8.
     pub fn shown(&self, slots: &Slots) -> Option<BlobDeletion> {
-        let (type_len, key_len) = (usize::from(self.type_len), usize::from(self.key_len));
         let mut file_type = Vec::new();
-        slots.read_onto(&mut file_type, self.slot, HEAD, type_len + key_len);
-        let key = file_type.split_off(type_len);
+        slots.read_onto(&mut file_type, self.slot, HEAD, self.tail_len());
+        let key = file_type.split_off(self.type_len.into());
         Some(BlobDeletion {
             id: self.id,
             blob_key: ByteBuf::from(key),

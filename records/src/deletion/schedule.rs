@@ -7,21 +7,12 @@
 
 use super::answer::Answer;
 use super::header::Counter;
-use super::row::{Name, Row};
+use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store};
 use ic_coppice_interface::{
     BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, NotReady, ScheduledBlobDeletion, UtxoRefusal,
 };
 use ic_coppice_storage::GrowError;
-
-/// Outcome of scheduling the blob of a record that is being deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduled {
-    /// The row waits; its completion also removes the record.
-    Waits(u64),
-    /// The row exists already for another record.
-    Another(u64),
-}
 
 impl DeletionQueue {
     /// Schedules the deletion of a blob from a height on. An existing row of this name keeps its number, gets the height, leaves its lease,
@@ -96,11 +87,12 @@ impl DeletionQueue {
         }
     }
 
-    /// Schedules the blob of a record whose deletion also removes the record.
+    /// Schedules the blob of a record; the completion of the row also removes the record. Returns the row's number, and whether the row
+    /// belongs to another record and is left alone.
     ///
     /// # Errors
     /// [`GrowError`], only if the blob was not held; nothing has changed.
-    pub fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
+    pub fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(u64, bool), GrowError> {
         self.get_or_make()?.write(|store| store.schedule_record(name, height, txid))
     }
 }
@@ -129,19 +121,19 @@ impl Store {
     /// Makes a row wait again with its retries reset, and attaches the record if the row has none.
     fn reschedule(&mut self, row: &mut Row, height: u32, txid: Option<[u8; 32]>) {
         self.leave(row);
-        if row.txid.is_none() && txid.is_some() {
-            row.txid = txid;
-            row.save_txid(&mut self.slots);
+        if let (None, Some(txid)) = (row.txid, txid) {
+            row.txid = Some(txid);
+            self.slots.write(row.slot, at::TXID, &txid);
         }
         (row.height, row.retries, row.last_retry, row.lease) = (height, 0, 0, 0);
         (row.reported, row.due_since) = (false, 0);
         self.enter(row, BlobDeletionState::Waiting);
     }
 
-    fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
+    fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(u64, bool), GrowError> {
         let hash = self.hash(name);
         let id = match self.find_name(name, hash) {
-            Some(row) if row.txid.is_some_and(|other| other != *txid) => return Ok(Scheduled::Another(row.id)),
+            Some(row) if row.txid.is_some_and(|other| other != *txid) => return Ok((row.id, true)),
             Some(mut row) => {
                 self.reschedule(&mut row, height, Some(*txid));
                 row.id
@@ -152,6 +144,6 @@ impl Store {
             }
         };
         self.root.tally(Counter::Scheduled, 1);
-        Ok(Scheduled::Waits(id))
+        Ok((id, false))
     }
 }

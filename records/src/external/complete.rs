@@ -1,10 +1,9 @@
 //! Removal of the records of external blobs that workers have deleted.
 
-use super::Records;
-use crate::deletion::{self, Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
+use crate::deletion::{Completion, RecordEnd};
 use crate::utxo::{Call, UtxoStore, flag};
 use ic_coppice_interface::{UtxoPruneCounts, UtxoRefusal};
-use ic_coppice_storage::{Counting, MOST_PAGES, Meter, log};
+use ic_coppice_storage::{Meter, log};
 
 /// Inputs whose parents are marked, or preserved, in one step, because each parent may lie on separate pages. A record with more inputs
 /// takes several steps and messages.
@@ -14,10 +13,14 @@ pub const RELEASED: u64 = 8;
 
 /// Removes the records of completed rows within one message.
 pub struct Rows<'a> {
-    utxo: &'a mut UtxoStore,
-    call: Call<'a>,
-    totals: &'a mut UtxoPruneCounts,
-    meter: Meter,
+    /// The records.
+    pub utxo: &'a mut UtxoStore,
+    /// The chain's height and the settings.
+    pub call: Call<'a>,
+    /// Counts of the removed data.
+    pub totals: &'a mut UtxoPruneCounts,
+    /// The message's room for further rows.
+    pub meter: Meter,
 }
 
 impl Rows<'_> {
@@ -57,19 +60,4 @@ impl Completion for Rows<'_> {
             }
         }
     }
-}
-
-/// Runs an operation of the queue that also removes the records of deleted blobs. `current` is the chain's height; `totals` counts the
-/// removed data.
-pub fn with_records<T>(
-    records: &mut Records,
-    current: u32,
-    totals: &mut UtxoPruneCounts,
-    run: impl FnOnce(&mut DeletionQueue, u64, &mut Rows) -> T,
-) -> T {
-    let Records { utxo, deletions, settings, .. } = records;
-    let call = Call::at(current.max(1), settings);
-    let _counting = Counting::begin();
-    let mut rows = Rows { utxo, call, totals, meter: deletion::row_meter(MOST_INSTRUCTIONS, MOST_PAGES) };
-    run(deletions, call.now_ns, &mut rows)
 }

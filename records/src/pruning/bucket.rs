@@ -65,9 +65,8 @@ impl Bucket {
         let bucket = self.refilled(limits, now);
         let left = limits.size - bucket.drawn;
         if heights > left {
-            let missing = u64::from(heights - left);
-            let wait = (u128::from(missing) * u128::from(DAY_NS) - u128::from(bucket.part))
-                .div_ceil(u128::from(limits.per_day));
+            let missing = u128::from(heights - left) * u128::from(DAY_NS) - u128::from(bucket.part);
+            let wait = missing.div_ceil(u128::from(limits.per_day));
             let enough_at = bucket.at.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX));
             return Err(Empty { left, enough_at: (heights <= limits.size).then_some(enough_at) });
         }

@@ -10,7 +10,7 @@
 
 use super::place::Run;
 use super::step::{Message, Step};
-use crate::deletion::{Name, Scheduled};
+use crate::deletion::Name;
 use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
 use ic_coppice_interface::text::hex;
@@ -96,12 +96,11 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
         ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
         ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
         ExternalData::External(store) => {
-            let scheduled = records
-                .deletions
-                .schedule_record(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
-                .map_err(NoMemory::from)?;
-            // Otherwise the row belongs to another record, and the blob is deleted with that record.
-            if let Scheduled::Waits(_) = scheduled {
+            let (name, height) = (Name::from(&store), of.head.delete_at().unwrap_or(0));
+            let scheduled = records.deletions.schedule_record(&name, height, &of.head.txid);
+            let (_, is_of_another) = scheduled.map_err(NoMemory::from)?;
+            // If the row belongs to another record, the blob is deleted with that record.
+            if !is_of_another {
                 records.utxo.mark_deleting(of, false);
                 counts.records_deleting += 1;
                 return Ok(true);

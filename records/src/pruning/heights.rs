@@ -8,7 +8,7 @@
 //! ```
 
 use super::UtxoPruner;
-use super::feeds::NotifiedHeight;
+use super::notified::NotifiedHeight;
 use super::place::Heights;
 use super::settings::unmined_cutoff;
 use ic_coppice_interface::{
@@ -92,15 +92,12 @@ impl UtxoPruner {
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
     }
 
-    fn last_completed(&self) -> Option<UtxoPruneJob> {
-        self.stored.last_completed.and_then(|which| self.stored.ended.get(&self.ended, which))
-    }
-
     /// Returns the outcome of a trigger, after creating a job if one is needed.
     fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         if height <= self.stored.processed {
             self.stored.unused.already_processed += 1;
-            return UtxoNotifyOutcome::Processed(self.last_completed());
+            let last = self.stored.last_completed.and_then(|which| self.stored.ended.get(&self.ended, which));
+            return UtxoNotifyOutcome::Processed(last);
         }
         match self.open_job(height, false) {
             Some(job) => UtxoNotifyOutcome::Underway(job),
@@ -144,11 +141,8 @@ impl UtxoPruner {
         let which = self.stored.ended.push(&self.ended, &job, most);
         if state == UtxoJobState::Completed {
             // A job has processed nothing above its safe height or the notified height, even if an operator named a higher one.
-            let reached = job
-                .height
-                .min(job.safe_height.unwrap_or(0))
-                .min(job.current_height.unwrap_or(0))
-                .min(self.stored.current);
+            let [safe, current] = [job.safe_height, job.current_height].map(Option::unwrap_or_default);
+            let reached = job.height.min(safe).min(current).min(self.stored.current);
             self.stored.processed = self.stored.processed.max(reached);
             self.stored.last_completed = Some(which);
         }

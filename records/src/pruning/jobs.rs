@@ -77,13 +77,7 @@ impl Ended {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
         let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
         let mut ended = self.backwards(ring, cursor.unwrap_or(u64::MAX)).peekable();
-        let mut next = self.count;
-        while jobs.len() < limit
-            && let Some((which, job)) = ended.next()
-        {
-            jobs.push(job);
-            next = which;
-        }
-        UtxoPruneJobPage { jobs, cursor: ended.peek().map(|_| next) }
+        jobs.extend(ended.by_ref().take(limit.saturating_sub(jobs.len())).map(|(_, job)| job));
+        UtxoPruneJobPage { jobs, cursor: ended.peek().map(|(next, _)| next + 1) }
     }
 }

@@ -12,16 +12,13 @@ fn metric((name, label, of, value): (&str, &str, &str, u64)) -> Metric {
 impl UtxoPruner {
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let Stored { totals, unused, processed, failed, timed_out, .. } = &self.stored;
-        let [preserve, expire, delete] = self.stored.durations;
         let (sum, count) = ("pruner_duration_seconds_sum", "pruner_duration_seconds_count");
+        let phases = ["preserve_parents", "expire_preservations", "dah_pruner"].into_iter().zip(self.stored.durations);
+        let times =
+            phases.flat_map(|(of, (secs, ended))| [(sum, "operation", of, secs), (count, "operation", of, ended)]);
+        let [.., delete] = self.stored.durations;
         let kept = "coppice_utxo_pruner_records_skipped_total";
         let all = [
-            (sum, "operation", "preserve_parents", preserve.0),
-            (count, "operation", "preserve_parents", preserve.1),
-            (sum, "operation", "expire_preservations", expire.0),
-            (count, "operation", "expire_preservations", expire.1),
-            (sum, "operation", "dah_pruner", delete.0),
-            (count, "operation", "dah_pruner", delete.1),
             // Chunks are of the last phase.
             ("utxo_cleanup_batch_duration_seconds_sum", "", "", delete.0),
             ("utxo_cleanup_batch_duration_seconds_count", "", "", totals.chunks),
@@ -46,6 +43,6 @@ impl UtxoPruner {
             ("utxo_pruner_external_files_deleted_total", "", "", totals.external_files_deleted),
             ("coppice_utxo_pruner_parents_preserved_total", "", "", totals.parents_preserved),
         ];
-        all.map(metric).into()
+        times.chain(all).map(metric).collect()
     }
 }

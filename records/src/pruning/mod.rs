@@ -25,11 +25,11 @@
 //!
 //! **Files, in reading order**
 //!
-//! - `heights` (triggers and jobs), `notified`, `feeds`, `bucket` (limits of notified heights), `settings`: which job there is.
+//! - `heights` (triggers and jobs), `notified`, `bucket` (limits of notified heights), `settings`: which job there is.
 //! - `tick`, `run`, `walk`, `step`, `place`: one message, its phases, the walk over an index, and the place at which it continues.
 //! - `preserve`, `expire`, `delete`: the step of each phase. `passes`: the records that phase 1 must examine.
 //! - `complete`: records whose external blob a worker has deleted. `repair`: an operator's corrections.
-//! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `overdue`, `skipped`: for operators.
+//! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `skipped`: for operators.
 //!
 //! A new condition that keeps a record belongs in `delete`, a new trigger in `heights`, a new count in `status::add`.
 
@@ -37,12 +37,10 @@ mod bucket;
 mod complete;
 mod delete;
 mod expire;
-mod feeds;
 mod heights;
 mod jobs;
 mod metrics;
 mod notified;
-mod overdue;
 mod passes;
 mod place;
 mod preserve;
@@ -58,13 +56,13 @@ mod walk;
 
 use crate::places;
 use crate::utxo::Cursor;
-pub use feeds::NotifiedHeight;
 use ic_coppice_interface::{
     UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
 };
 use ic_coppice_storage::arena::Arena;
 use ic_coppice_storage::ring::Ring;
 use ic_coppice_storage::{Ic, Platform as _, Space};
+pub use notified::NotifiedHeight;
 #[cfg(any(test, feature = "testing"))]
 pub use preserve::blocked;
 pub use settings::check_retentions;

@@ -4,7 +4,7 @@
 use super::place::{PassTerms, Run};
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
-use crate::utxo::{Candidate, Cursor, flag};
+use crate::utxo::{Candidate, flag};
 use ic_coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
 
 /// Returns the end of a run that could not preserve parents. The reason has no number of missing cycles, because all callers may read
@@ -15,7 +15,8 @@ pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<U
     UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, code, why })
 }
 
-fn skips(message: &Message, slot: u32, txid: &[u8]) -> bool {
+/// Returns whether an operator has set a record aside that cannot be read, or whose parents cannot.
+pub fn skips(message: &Message, slot: u32, txid: &[u8]) -> bool {
     message.unreadable.iter().any(|at| at.slot == slot && at.txid == txid)
 }
 
@@ -42,29 +43,14 @@ pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: b
     let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
     let due_by = due_by(run, of, late);
     message.counts.old_unmined += u64::from(from == 0 && due_by.is_none());
-    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), (until, due_by), skips_unreadable) {
-        Ok((preserved, next)) => {
-            message.counts.parents_preserved += preserved;
-            next
-        }
-        Err((parent, error)) => return Err(blocked(of.slot, &of.head.txid, Some(&parent), error)),
-    };
+    let utxo = &mut message.records.utxo;
+    let done = utxo.preserve_parents(of, (from, STEP_INPUTS), (until, due_by), skips_unreadable);
+    let (preserved, next) = done.map_err(|(parent, error)| blocked(of.slot, &of.head.txid, Some(&parent), error))?;
+    message.counts.parents_preserved += preserved;
     if next < of.head.inputs {
         return Ok(Step::More(next));
     }
     // A late record that cannot be moved is examined again in the next pass.
     let is_moved = late && message.records.utxo.clear_late(of).is_ok();
     Ok(if is_moved { Step::Left } else { Step::Stays })
-}
-
-/// Skips an unreadable record if it was set aside. If the index is `broken`, the run ends even so, because the records after the break
-/// would not be examined.
-///
-/// # Errors
-/// The reason that the whole run ends.
-pub fn unreadable(message: &Message, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
-    if !broken && skips(message, at.slot, &at.txid) {
-        return Ok(());
-    }
-    Err(blocked(at.slot, &at.txid, None, error))
 }

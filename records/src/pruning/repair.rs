@@ -9,10 +9,6 @@ use ic_coppice_interface::{
 };
 use ic_coppice_storage::{Ic, Platform as _};
 
-fn invalid(field: &str, why: &str) -> UtxoPrunerError {
-    UtxoPrunerError::BadArgument(BadArgument { field: field.into(), why: why.into() })
-}
-
 /// Checks the heights that an operator sets.
 ///
 /// # Errors
@@ -24,11 +20,11 @@ fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
     }
     persisted.map_or(Ok(()), is_height)?;
     if persisted.is_some_and(|persisted| persisted > current) {
-        return Err(invalid("persisted", "it is above the current height"));
+        return Err(BadArgument::new("persisted", "it is above the current height").into());
     }
     if processed > current {
         let why = "it is above the current height: nothing would be pruned until the chain is there";
-        return Err(invalid("processed", why));
+        return Err(BadArgument::new("processed", why).into());
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::place::{Durations, Run};
 use super::step::Message;
 use super::walk::{Walk, walk};
 use crate::utxo::{Cursor, LATE, Order};
-use ic_coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
+use ic_coppice_interface::UtxoPrunerPhase::{DeleteAtHeight, ExpirePreservations, PreserveParents};
 use ic_coppice_interface::{PruneProgress, StopReason, UtxoJobEnd};
 
 /// Continues a run within a message's budget. An interruption is reported in the result, not as an error.
@@ -45,29 +45,25 @@ pub fn continue_run(
     }
 }
 
-/// Returns the terms of a pass: its phase, its index, and the highest height whose records are examined, or `None` if there is nothing to
-/// do. The `late` pass always belongs to phase 1, and examines all late records, young ones too.
-fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, Option<u32>) {
-    let heights = &run.heights;
-    let oldest = if run.full.is_some() { Some(LATE - 1) } else { heights.cutoff.checked_sub(1) };
-    match run.phase {
-        _ if late => (PreserveParents, Order::UnminedSince, Some(u32::MAX)),
-        PreserveParents => (PreserveParents, Order::UnminedSince, oldest),
-        ExpirePreservations => (ExpirePreservations, Order::PreserveUntil, Some(heights.current)),
-        DeleteAtHeight => (DeleteAtHeight, Order::DeleteAt, delete::last(run, &message.settings)),
-    }
-}
-
-/// Does a pass over an index. Returns the reason if it stopped before the end.
+/// Does a pass over an index. Returns the reason if it stopped before the end. The `late` pass always belongs to phase 1, and examines all
+/// late records, young ones too.
 fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopReason>, UtxoJobEnd> {
-    let (phase, order, last) = terms(run, message, late);
+    let phase = if late { PreserveParents } else { run.phase };
+    // The highest height whose records are examined, or `None` if there is nothing to do.
+    let last = match phase {
+        PreserveParents if late => Some(u32::MAX),
+        PreserveParents if run.full.is_some() => Some(LATE - 1),
+        PreserveParents => run.heights.cutoff.checked_sub(1),
+        ExpirePreservations => Some(run.heights.current),
+        DeleteAtHeight => delete::last(run, &message.settings),
+    };
     let Some(last) = last else { return Ok(None) };
     if late {
         run.late_cursor = Cursor { key: LATE, ..Cursor::default() };
     }
     // A separate call for each phase, because one for all would cost 2 % more per record.
     match phase {
-        PreserveParents => walk(run, message, Walk { phase: PreserveParents, order, last, late }),
+        PreserveParents => walk(run, message, Walk { phase: PreserveParents, order: Order::UnminedSince, last, late }),
         ExpirePreservations => {
             let order = Order::PreserveUntil;
             walk(run, message, Walk { phase: ExpirePreservations, order, last, late: false })

@@ -37,7 +37,7 @@ pub fn check_retentions(settings: &UtxoPrunerSettings, utxo: &UtxoSettings, fiel
         "unmined_tx_retention = {unmined} is not below block_height_retention = {retention}: parents of unmined transactions would be \
          deleted before these are old"
     );
-    Err(ConfigError::BadArgument(BadArgument { field: field.into(), why }))
+    Err(BadArgument::new(field, why).into())
 }
 
 /// Returns the bounds on how far a feeder raises a height.

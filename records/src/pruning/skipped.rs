@@ -40,10 +40,8 @@ impl Skipped {
         let there = self.0.iter().zip(reasons).filter(|(kept, _)| kept.records > 0);
         let line = |(kept, why): (&Kept, &str)| {
             let ids: Vec<String> = kept.first.iter().map(|txid| hex(txid)).collect();
-            let more = match kept.records - kept.first.len() as u64 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
+            let more = kept.records - kept.first.len() as u64;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let records = ic_coppice_interface::text::many(kept.records, "record");
             format!("Defensive skip: {records} kept because {why}: {}{more}", ids.join(", "))
         };

@@ -3,12 +3,17 @@
 use super::settings::unmined_cutoff;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
-use crate::utxo::Cursor;
+use crate::utxo::{Cursor, UtxoStore};
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage, UtxoPrunerPhase,
     UtxoPrunerStatus, UtxoSettings, UtxoSkipReason, UtxoSkipped,
 };
+
+/// Maximum number of records that are counted for each age.
+const MOST_COUNTED: usize = 10_000;
+/// Name of each group of ages, its lowest age in blocks, and that of the next group: up to an hour, up to a day, and older.
+const AGES: [(&str, u32, Option<u32>); 3] = [("0", 0, Some(6)), ("6", 6, Some(144)), ("144", 144, None)];
 
 /// Returns the reason that parents are not preserved, without amounts of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
@@ -50,8 +55,8 @@ impl UtxoPruner {
     pub fn shown(&self) -> Vec<(&'static str, String)> {
         let stored = &self.stored;
         let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
-        let slots = |slots: Vec<u32>| format!("{slots:?}");
         let skipped = stored.turns.skipped().iter().map(|at| &at.cursor).chain(&stored.unreadable);
+        let skipped: Vec<u32> = skipped.map(|at| at.slot).collect();
         vec![
             ("current_height", stored.current.to_string()),
             ("last_persisted_height", stored.persisted.to_string()),
@@ -59,7 +64,7 @@ impl UtxoPruner {
             ("pending", id(&stored.pending)),
             ("running", id(&stored.running)),
             ("records_deleted", stored.totals.records_deleted.to_string()),
-            ("skipped", slots(skipped.map(|at| at.slot).collect())),
+            ("skipped", format!("{skipped:?}")),
         ]
     }
 
@@ -103,6 +108,23 @@ impl UtxoPruner {
             next_tick_ns: self.next_tick_ns,
             metrics: self.metrics(),
         }
+    }
+
+    /// Returns the height of the oldest record that is due at the chain's present height and is not deleted, if there is one. A kept record
+    /// that the pruner examines again later is not due until then.
+    pub fn overdue(&self, records: &UtxoStore) -> Option<u32> {
+        records.first_due().filter(|due| *due <= self.stored.current)
+    }
+
+    /// Returns the number of due records of each age, at most 10,000, by the lowest age in blocks.
+    pub fn due_by_age(&self, records: &UtxoStore) -> impl Iterator<Item = (&'static str, u64)> {
+        let current = self.stored.current;
+        AGES.into_iter().map(move |(name, age, next)| {
+            // Ages from `age` to before `next` are heights from above `current - next` to `current - age`.
+            let from = next.map_or(0, |next| (current + 1).saturating_sub(next));
+            let count = current.checked_sub(age).map_or(0, |to| records.count_due((from, to), MOST_COUNTED));
+            (name, count as u64)
+        })
     }
 
     /// Returns the height that the chain has reached, at most the persister's height if one was notified; 0 if none was notified.

@@ -1,8 +1,8 @@
 //! Persisted state of the records pruner: settings, heights, jobs and the place of the run, as CBOR in one cell. A new field must be an
 //! `Option`, so that the cells of earlier releases can be read.
 
-use super::feeds::Feeds;
 use super::jobs::Ended;
+use super::notified::Feeds;
 use super::place::{At, Durations, FullPass, Run};
 use crate::places;
 use crate::utxo::Cursor;

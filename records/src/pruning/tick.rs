@@ -9,7 +9,8 @@ use crate::external::Records;
 use crate::utxo::{Cursor, RunWindow};
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{
-    PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
+    PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError,
+    UtxoSettings,
 };
 use ic_coppice_storage::turns::Turn;
 use ic_coppice_storage::{Budget, Ic, NS, Platform as _, log};
@@ -54,13 +55,9 @@ impl UtxoPruner {
 
     /// Skips a record that trapped repeatedly. Fails the job if finding the next record traps.
     fn skip_trapping(&mut self, at: Option<At>) {
-        if let Some(at) = at {
-            let Cursor { txid, key, .. } = at.cursor;
-            log::error(&format!(
-                "pruner: the record of transaction {}, at {key} in {:?}, traps: skipped",
-                hex(&txid),
-                at.phase
-            ));
+        if let Some(At { phase, cursor: Cursor { txid, key, .. } }) = at {
+            let txid = hex(&txid);
+            log::error(&format!("pruner: the record of transaction {txid}, at {key} in {phase:?}, traps: skipped"));
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();
@@ -104,10 +101,8 @@ impl UtxoPruner {
     fn requeue(&mut self, end: UtxoJobEnd, why: &str) -> bool {
         let Some(job) = self.stored.running.take() else { return false };
         self.end_run();
-        let (height, trigger) = (job.height, job.trigger);
         log::info(&format!("pruner: job {} stopped: {why}", job.id));
-        self.end(job, UtxoJobState::Cancelled, Some(end));
-        self.make_wait_again(height, trigger);
+        self.end_and_requeue(job, UtxoJobState::Cancelled, end);
         true
     }
 
@@ -128,7 +123,9 @@ impl UtxoPruner {
         }
     }
 
-    fn make_wait_again(&mut self, height: u32, trigger: UtxoJobTrigger) {
+    /// Ends a job, and requeues its height.
+    fn end_and_requeue(&mut self, job: UtxoPruneJob, state: UtxoJobState, end: UtxoJobEnd) {
+        let UtxoPruneJob { height, trigger, .. } = self.end(job, state, Some(end));
         if self.stored.pending.as_ref().is_none_or(|pending| pending.height < height) {
             let by_hand = trigger == UtxoJobTrigger::Manual;
             self.make_pending(height, if by_hand { trigger } else { UtxoJobTrigger::Resumed });
@@ -140,11 +137,9 @@ impl UtxoPruner {
         let timeout = self.stored.settings.job_timeout_secs * NS;
         let is_over = |job: &mut UtxoPruneJob| now_ns.saturating_sub(job.started_at_ns.unwrap_or(now_ns)) >= timeout;
         let Some(job) = self.stored.running.take_if(is_over) else { return };
-        let (height, trigger) = (job.height, job.trigger);
         log::error(&format!("pruner: job {} timed out in {:?}: the next job resumes there", job.id, job.phase));
         self.stored.timed_out += 1;
-        self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
-        self.make_wait_again(height, trigger);
+        self.end_and_requeue(job, UtxoJobState::Failed, UtxoJobEnd::TimedOut);
     }
 
     /// Returns the running job, or starts the pending one.
@@ -179,8 +174,8 @@ impl UtxoPruner {
         let (unreadable, skipped) = (self.stored.unreadable.clone(), self.stored.turns.skipped().to_vec());
         let mut message = Message { records, settings, unreadable, skipped, budget, only, found: None, counts: before };
         let result = loop {
-            let run = self.stored.run.take();
-            let mut run = run.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));
+            let known = self.stored.run.take();
+            let mut run = known.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));
             run.heights.safe = run.heights.safe.min(wanted.safe);
             let result = run::continue_run(&mut run, &mut message, &mut self.stored.durations, now_ns);
             job.phase = run.phase;
@@ -267,16 +262,11 @@ impl UtxoPruner {
             return;
         }
         self.stored.reported_at = now_ns;
-        let counts = &job.counts;
+        let UtxoPruneJob { id, height, phase, ticks, .. } = job;
+        let UtxoPruneCounts { parents_preserved, processed, records_deleted, .. } = job.counts;
         Ic::log(&format!(
-            "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records examined, {} deleted",
-            job.id,
-            job.height,
-            job.phase,
-            job.ticks,
-            counts.parents_preserved,
-            counts.processed,
-            counts.records_deleted,
+            "pruner: job {id} for height {height} in {phase:?} after {ticks} ticks: {parents_preserved} parents preserved, \
+             {processed} records examined, {records_deleted} deleted"
         ));
     }
 }

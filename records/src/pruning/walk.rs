@@ -186,12 +186,8 @@ fn keep_place(
 /// # Errors
 /// The limit that the step would exceed.
 #[inline(always)]
-fn admit(
-    phase: UtxoPrunerPhase,
-    message: &mut Message,
-    of: Option<&Candidate>,
-    Done { inputs, outputs, is_new }: Done,
-) -> Result<(), StopReason> {
+fn admit(phase: UtxoPrunerPhase, message: &mut Message, of: Option<&Candidate>, done: Done) -> Result<(), StopReason> {
+    let Done { inputs, outputs, is_new } = done;
     let counted = phase == DeleteAtHeight && is_new && outputs == 0;
     let (ops, changes, reads) = match (phase, of) {
         (_, None) => (1, 1, 0),
@@ -207,7 +203,7 @@ fn admit(
     message.budget.admit_step(ops, pages.0, pages.1, counted).map_err(StopReason::from)
 }
 
-/// Skips a record that cannot be read, or after which the index is `broken`.
+/// Skips a record that cannot be read, or after which the index is `broken`. Phase 1 skips only a record that was set aside, and no break.
 ///
 /// # Errors
 /// The reason that the whole run ends.
@@ -219,7 +215,9 @@ fn unreadable(
     broken: bool,
 ) -> Result<(), UtxoJobEnd> {
     if phase == PreserveParents {
-        return preserve::unreadable(message, at, error, broken);
+        // If the index is broken, the records after the break would not be examined.
+        let is_set_aside = !broken && preserve::skips(message, at.slot, &at.txid);
+        return if is_set_aside { Ok(()) } else { Err(preserve::blocked(at.slot, &at.txid, None, error)) };
     }
     message.counts.processed += u64::from(phase == DeleteAtHeight);
     message.keep(&at.txid, error);

@@ -15,21 +15,17 @@ struct Lane<'a> {
 }
 
 /// Up to four messages whose blocks are hashed, and whose digests are still to be taken from their states.
-pub struct Ended<'s> {
+struct Ended<'s> {
     state: State,
     numbers: [usize; LANES],
     count: usize,
+    /// The digests of all messages, by the messages' numbers.
     digests: &'s mut [Digest],
     /// The digests are hashed again.
     twice: bool,
 }
 
-impl<'s> Ended<'s> {
-    /// Returns none yet; their digests are put into `digests`, by the messages' numbers.
-    pub fn new(digests: &'s mut [Digest], twice: bool) -> Self {
-        Self { state: FRESH, numbers: [0; LANES], count: 0, digests, twice }
-    }
-
+impl Ended<'_> {
     /// Adds the message of a lane.
     fn add(&mut self, number: usize, state: &State, lane: usize) {
         set_lane(&mut self.state, self.count, state.map(|word| word[lane]));
@@ -58,8 +54,9 @@ fn set_lane(state: &mut State, lane: usize, of: [u32; 8]) {
     state.iter_mut().zip(of).for_each(|(word, of)| word[lane] = of);
 }
 
-/// Hashes the messages of these numbers.
-pub fn hash(messages: &[Padded], tails: &[Block], numbers: &[usize], ended: &mut Ended) {
+/// Hashes the messages of these numbers, and puts their digests, which are hashed again if `twice`, into `digests`.
+pub fn hash(messages: &[Padded], tails: &[Block], numbers: &[usize], digests: &mut [Digest], twice: bool) {
+    let mut ended = Ended { state: FRESH, numbers: [0; LANES], count: 0, digests, twice };
     let mut numbers = numbers.iter();
     let mut next = || {
         let number = *numbers.next()?;

@@ -16,13 +16,8 @@ pub const BLOCK: usize = 64;
 pub const LANES: usize = 4;
 /// State of four messages before their first blocks.
 pub const FRESH: State = {
-    let mut state = [[0; LANES]; 8];
-    let mut at = 0;
-    while at < 8 {
-        state[at] = [INITIAL[at]; LANES];
-        at += 1;
-    }
-    state
+    let [a, b, c, d, e, f, g, h] = INITIAL;
+    [[a; LANES], [b; LANES], [c; LANES], [d; LANES], [e; LANES], [f; LANES], [g; LANES], [h; LANES]]
 };
 
 /// A message, and its padding: `blocks`, then blocks of the buffer.
@@ -39,10 +34,5 @@ impl Padded<'_> {
     /// Returns how many blocks are before the buffer, and in it.
     pub fn counts(&self) -> [usize; 2] {
         [self.blocks.len(), self.tail[1].wrapping_sub(self.tail[0])]
-    }
-
-    /// Returns whether the last block has no bytes of the message, and no byte but zeros before the length.
-    pub fn ends_in_padding(&self) -> bool {
-        self.len % BLOCK as u64 >= (BLOCK - 8) as u64
     }
 }

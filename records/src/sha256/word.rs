@@ -9,9 +9,10 @@ pub use native::*;
 #[cfg(target_family = "wasm")]
 mod wasm {
     use core::arch::wasm32::*;
+    pub use core::arch::wasm32::{
+        u8x16_swizzle as turn, u32x4_add as add, u32x4_splat as splat, v128 as Word, v128_xor as xor,
+    };
     use core::hint::black_box;
-
-    pub type Word = v128;
 
     /// Returns the vector of these words.
     #[target_feature(enable = "simd128")]
@@ -64,24 +65,6 @@ mod wasm {
         [lane0, lane1, lane2, lane3]
     }
 
-    #[target_feature(enable = "simd128")]
-    #[inline]
-    pub fn splat(word: u32) -> Word {
-        u32x4_splat(word)
-    }
-
-    #[target_feature(enable = "simd128")]
-    #[inline]
-    pub fn add(a: Word, b: Word) -> Word {
-        u32x4_add(a, b)
-    }
-
-    #[target_feature(enable = "simd128")]
-    #[inline]
-    pub fn xor(a: Word, b: Word) -> Word {
-        v128_xor(a, b)
-    }
-
     /// Returns the bits of `a` where `mask` is set, and of `b` elsewhere.
     #[target_feature(enable = "simd128")]
     #[inline]
@@ -101,7 +84,8 @@ mod wasm {
         v128_or(u32x4_shr(of, N), u32x4_shl(of, 32 - N))
     }
 
-    /// Rotations by whole bytes: for each byte of a vector, the place that it is taken from.
+    /// Rotations by whole bytes, which `turn` does in 3 instructions: for each byte of a vector, the place that it is taken from. A rotation by a
+    /// number of bits takes 9 instructions.
     pub struct Turns {
         /// Right, by 8 bits.
         pub by_8: v128,
@@ -118,13 +102,6 @@ mod wasm {
             by_8: u8x16(1, 2, 3, 0, 5, 6, 7, 4, 9, 10, 11, 8, 13, 14, 15, 12),
             by_16: u8x16(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13),
         })
-    }
-
-    /// Rotates by whole bytes, in 3 instructions; a rotation by a number of bits takes 9.
-    #[target_feature(enable = "simd128")]
-    #[inline]
-    pub fn turn(of: Word, by: v128) -> Word {
-        u8x16_swizzle(of, by)
     }
 }
 

@@ -132,24 +132,13 @@ impl UtxoStore {
         let txid = draft.parsed.txid;
         self.used.read += LOOKUP_PAGES;
         let found = if_found(self.find_any(&txid)).map_err(NotApplied::record)?;
-        let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
-        let inputs = Inputs { txid: &txid, first: 0, outpoints };
-        let is_later = |parent: &Hash| is_later(blobs, parent);
-        let (spent, missing) = if let Some(found) = found {
-            // A coinbase is a double spend only as long as no block has it.
-            let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
-            let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
-            self.check_existing(&found.head, clears).map_err(NotApplied::record)?;
-            let missing = self.missing_of(&found, block).map_err(NotApplied::record)?;
-            let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
-            let change = block.change(false, clears);
-            let slot = found.slot;
-            let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(NotApplied::record)?;
-            self.name_block(slot, &draft.body);
-            applied.existed += 1;
-            (spent, missing)
+        // A coinbase is a double spend only as long as no block has it.
+        let returns = draft.parsed.coinbase && found.as_ref().is_some_and(|found| is_lone_coinbase(&found.head));
+        let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
+        let terms = block.terms();
+        let missing = if let Some(found) = &found {
+            self.check_found(found, clears, block).map_err(NotApplied::record)?
         } else {
-            let terms = block.terms();
             if !block.is_new && block.call.height <= self.root.pruned {
                 self.used.read += PARENT_READ * draft.parsed.inputs.len() as u64;
             }
@@ -158,16 +147,30 @@ impl UtxoStore {
                 applied.pruned += 1;
                 return Ok(true);
             }
-            let (spends, missing) = self.plan_all(inputs, block, block.call.missing, (&is_later, end))?;
+            block.call.missing
+        };
+        let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
+        let inputs = Inputs { txid: &txid, first: 0, outpoints };
+        let is_later = |parent: &Hash| is_later(blobs, parent);
+        let Plan { spends, inputs, passed } = self.plan_inputs(inputs, block, missing, (&is_later, end))?;
+        if (inputs as usize) < outpoints.len() {
+            return Err(NotApplied::Parts);
+        }
+        let spent = if let Some(found) = found {
+            let (slot, change) = (found.slot, block.change(false, clears));
+            let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(NotApplied::record)?;
+            self.name_block(slot, &draft.body);
+            applied.existed += 1;
+            spent
+        } else {
             let arena = self.slots.arena().clone();
-            arena
-                .creating(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
-                .map_err(NotApplied::record)?;
+            let made = arena.creating(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call));
+            made.map_err(NotApplied::record)?;
             applied.created += 1;
-            (spends.new_spends(), missing)
+            spends.new_spends()
         };
         applied.spent += spent;
-        applied.missing_parents += missing;
+        applied.missing_parents += passed;
         Ok(false)
     }
 
@@ -208,9 +211,10 @@ impl UtxoStore {
         if head.is(flag::CONFLICTING & !clears) { Err(UtxoRefusal::Conflicting) } else { Ok(()) }
     }
 
-    /// Returns the treatment of missing parents of a record. A record that has the block already was applied before, and its parents may
-    /// have been pruned since.
-    fn missing_of(&self, found: &Found, block: &BlockTerms) -> Result<MissingParents, UtxoRefusal> {
+    /// Checks a record to which a block is added, and which loses some flags thereby, and returns the treatment of the record's missing
+    /// parents. A record that has the block already was applied before, and its parents may have been pruned since.
+    fn check_found(&self, found: &Found, clears: u16, block: &BlockTerms) -> Result<MissingParents, UtxoRefusal> {
+        self.check_existing(&found.head, clears)?;
         let is_applied = self.has_block(&found.head, block.block().block_id)?;
         Ok(if is_applied { MissingParents::Skip } else { block.call.missing })
     }
@@ -224,10 +228,7 @@ impl UtxoStore {
         (is_later, end): (&dyn Fn(&Hash) -> bool, u64),
     ) -> Result<(u32, u32), NotApplied> {
         let missing = match if_found(self.find_any(inputs.txid)).map_err(NotApplied::record)? {
-            Some(found) => {
-                self.check_existing(&found.head, 0).map_err(NotApplied::record)?;
-                self.missing_of(&found, block).map_err(NotApplied::record)?
-            }
+            Some(found) => self.check_found(&found, 0, block).map_err(NotApplied::record)?,
             None => block.call.missing,
         };
         let planned = self.plan_inputs(inputs, block, missing, (is_later, end))?;
@@ -247,19 +248,6 @@ impl UtxoStore {
             self.plan_inputs(inputs, block, MissingParents::Skip, (&|_: &Hash| false, end))?;
         let spent = self.changing(spends.entries(), |store| store.make(&spends, &block.call));
         Ok((inputs, spent.map_err(NotApplied::record)?))
-    }
-
-    /// Plans the spends of all inputs of a transaction. Returns them, and the number of inputs whose parents have no record.
-    fn plan_all(
-        &mut self,
-        inputs: Inputs,
-        block: &BlockTerms,
-        missing: MissingParents,
-        until: (&dyn Fn(&Hash) -> bool, u64),
-    ) -> Result<(Spends, u32), NotApplied> {
-        let all = inputs.outpoints.len();
-        let plan = self.plan_inputs(inputs, block, missing, until)?;
-        if (plan.inputs as usize) < all { Err(NotApplied::Parts) } else { Ok((plan.spends, plan.passed)) }
     }
 
     /// Checks and plans the spends of inputs until the instruction counter reaches `end`, but at least of the first input.
@@ -326,14 +314,12 @@ impl UtxoStore {
         }
         let mut twice = Vec::new();
         let spends = Spends::new(*txid, planned, above, &mut twice);
-        match twice.into_iter().min_by_key(|refused| refused.spend) {
-            None => Ok(Plan { spends, inputs: count, passed }),
-            Some(refused) => {
-                let vin = refused.spend;
-                let input = Input { vin, outpoint: outpoints[(vin - first) as usize] };
-                Err(NotApplied::Stopped(Some(input), UtxoApplyReason::Spend(refused.error)))
-            }
+        if let Some(refused) = twice.into_iter().min_by_key(|refused| refused.spend) {
+            let vin = refused.spend;
+            let input = Input { vin, outpoint: outpoints[(vin - first) as usize] };
+            return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::Spend(refused.error)));
         }
+        Ok(Plan { spends, inputs: count, passed })
     }
 
     /// Returns the highest block of any record that was deleted as spent since the last reset; 0: none.

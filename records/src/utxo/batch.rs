@@ -143,8 +143,7 @@ impl UtxoStore {
             bytes += I::weight(&result);
             results.push(result);
         }
-        let remaining = (items.len() - results.len()) as u32;
-        Batch { results, remaining }
+        Batch { remaining: (items.len() - results.len()) as u32, results }
     }
 }
 

@@ -30,15 +30,10 @@ impl<'a> Call<'a> {
     /// # Errors
     /// `BadHeight`.
     pub fn check(&self) -> Result<(), UtxoRefusal> {
-        if self.height == 0 { Err(UtxoRefusal::BadHeight(BadHeight::Zero)) } else { self.check_block(self.height) }
-    }
-
-    /// Checks that a block may have this height.
-    ///
-    /// # Errors
-    /// `BadHeight`.
-    pub(super) fn check_block(&self, height: u32) -> Result<(), UtxoRefusal> {
-        check_height(height, self.most)
+        if self.height == 0 {
+            return Err(UtxoRefusal::BadHeight(BadHeight::Zero));
+        }
+        check_height(self.height, self.most)
     }
 
     /// Returns the height from which a record that is eligible now may be deleted; `highest` is its highest block. A call that names a

@@ -1,11 +1,11 @@
-//! Creation of records, from transactions in all forms, and the uploads of large transactions: `draft` (the form, parsed) → `insert`
+//! Creation of records, from transactions in all forms, and the uploads of large transactions: `Draft` (the form, parsed) → `insert`
 //! (checks, and the transaction's bytes) → `put` (slots, table, indexes).
 
 use super::ahead::Ahead;
 use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, Terms, check_mined, utxos_among};
-use super::footprint;
-use super::limits::{at_most, look_up, operation_meter};
+use super::footprint::{self, wanted};
+use super::limits::{OPERATION, at_most, look_up, meter};
 use super::parse::Parsed;
 use super::record::extras::Extras;
 use super::record::{
@@ -14,11 +14,10 @@ use super::record::{
 };
 use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
-use super::wanted::wanted;
 use candid::Principal;
 use ic_coppice_interface::{
-    BeginTransaction, BlockRef, MinedIn, NoMemory, TransactionSource, TransactionUploadError, UploadProgress,
-    UtxoCreate, UtxoCreated, UtxoRefusal, UtxoSettings,
+    BeginTransaction, BlockRef, NoMemory, TransactionSource, TransactionUploadError, UploadProgress, UtxoCreate,
+    UtxoCreated, UtxoRefusal, UtxoSettings,
 };
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::slots::{MAX_LEN, SlotId};
@@ -57,15 +56,11 @@ struct NewRecord<'a> {
     parsed: &'a Parsed,
     /// The last bytes: the transaction, or its location.
     tail: &'a [u8],
-    mined: Option<&'a MinedIn>,
+    blocks: &'a [BlockRef],
     /// The record's key among unmined records, if the record is not mined.
     unmined: Option<u32>,
-}
-
-impl NewRecord<'_> {
-    fn blocks(&self) -> &[BlockRef] {
-        self.mined.map_or(&[], |mined| &mined.blocks)
-    }
+    /// Planned spends of the outputs of its inputs; none for a double spend.
+    spends: Option<&'a Spends>,
 }
 
 impl UtxoStore {
@@ -83,7 +78,25 @@ impl UtxoStore {
         call.check()?;
         let arena = self.slots.arena().clone();
         arena.creating(|| {
-            let draft = self.draft(blobs, item, batch, call)?;
+            let draft = match &item.source {
+                TransactionSource::Raw(raw) => {
+                    Draft { parsed: batch.parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) }
+                }
+                TransactionSource::Uploaded(txid) => {
+                    let named = hash_of("txid", txid)?;
+                    // Checked before the upload, because the upload no longer exists if the same call succeeded and its reply was lost.
+                    self.check_absent(&named)?;
+                    let (raw, parts) = self.uploads.complete(blobs, &named, Ic::caller())?;
+                    Draft::uploaded(&named, raw, parts)?
+                }
+                TransactionSource::Outputs(partial) => {
+                    let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
+                    Draft::outputs_only(partial, height.unwrap_or(call.height), call)?
+                }
+                TransactionSource::External(external) => Draft::external(external)?,
+                // The caller reads the transaction from the block.
+                TransactionSource::Kept(_) => return Err(UtxoRefusal::NotKept),
+            };
             self.create_from(blobs, draft, &item.into(), call)
         })
     }
@@ -102,33 +115,6 @@ impl UtxoStore {
         self.check_draft(&draft, terms, call)?;
         self.check_replay(&draft.parsed, terms)?;
         self.insert(blobs, draft, terms, None, call)
-    }
-
-    /// Returns the draft of a record.
-    fn draft<'a>(
-        &self,
-        blobs: &BlobStore,
-        item: &'a UtxoCreate,
-        batch: &mut Ahead,
-        call: &Call,
-    ) -> Result<Draft<'a>, UtxoRefusal> {
-        match &item.source {
-            TransactionSource::Raw(raw) => Ok(Draft::whole(raw, batch.parse(raw)?)),
-            TransactionSource::Uploaded(txid) => {
-                let named = hash_of("txid", txid)?;
-                // Checked before the upload, because the upload no longer exists if the same call succeeded and its reply was lost.
-                self.check_absent(&named)?;
-                let (raw, parts) = self.uploads.complete(blobs, &named, Ic::caller())?;
-                Draft::uploaded(&named, raw, parts)
-            }
-            TransactionSource::Outputs(partial) => {
-                let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
-                Draft::outputs_only(partial, height.unwrap_or(call.height), call)
-            }
-            TransactionSource::External(external) => Draft::external(external),
-            // The caller reads the transaction from the block.
-            TransactionSource::Kept(_) => Err(UtxoRefusal::NotKept),
-        }
     }
 
     /// Opens an upload. Repeating the call changes nothing.
@@ -182,27 +168,28 @@ impl UtxoStore {
         let parsed = &draft.parsed;
         let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
-            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, &wanted(&head))?;
+            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting)?;
             self.used.heap = self.used.heap.max(heap);
         }
-        let stored = draft.store(blobs, &mut head, call)?;
+        let (tail, new_blobs) = draft.store(blobs, &mut head, call)?;
         let is_mined = terms.mined.is_some_and(|mined| mined.on_longest_chain);
         let unmined = (!is_mined).then(|| self.unmined_key(parsed, terms, call));
-        let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined, unmined };
+        let spends = spends.filter(|_| !terms.conflicting);
+        let new = NewRecord { parsed, tail: &tail, blocks: terms.blocks(), unmined, spends };
         let made = if terms.conflicting {
             self.atomically(|store| {
-                let mut meter = operation_meter();
+                let mut meter = meter(OPERATION);
                 parents(&parsed.inputs).iter().try_for_each(|parent| {
                     look_up(&mut meter)?;
                     store.add_child(parent, &parsed.txid)
                 })?;
-                store.put(&new, &mut head, None, call)
+                store.put(&new, &mut head, call)
             })
         } else {
-            self.put(&new, &mut head, spends, call)
+            self.put(&new, &mut head, call)
         };
         if let Err(error) = made {
-            location::free_parts(blobs, &stored.blobs);
+            location::free_parts(blobs, &new_blobs);
             return Err(error);
         }
         if let Body::Uploaded(_, parts) = &draft.body {
@@ -235,12 +222,12 @@ impl UtxoStore {
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.
     pub(super) fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Result<(), UtxoRefusal> {
-        let blocks = terms.mined.map_or(&[][..], |mined| &mined.blocks);
+        let blocks = terms.blocks();
         if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
             return Ok(());
         }
         let (mut has_parent, mut last, mut known): (_, Option<(&Hash, Option<Found>)>, _) = (false, None, 0);
-        let mut meter = operation_meter();
+        let mut meter = meter(OPERATION);
         for ((parent, vout), vin) in parsed.inputs.iter().zip(0..) {
             if last.as_ref().is_none_or(|(last, _)| !same_key(last, parent)) {
                 known += 1;
@@ -270,19 +257,13 @@ impl UtxoStore {
 
     /// Reserves memory, writes the record and its pages, enters the record in the table and the indexes, and makes the planned spends. If it
     /// fails, nothing has changed, or [`atomically`](Self::atomically) undoes the change.
-    fn put(
-        &mut self,
-        new: &NewRecord,
-        head: &mut Head,
-        spends: Option<&Spends>,
-        call: &Call,
-    ) -> Result<(), UtxoRefusal> {
+    fn put(&mut self, new: &NewRecord, head: &mut Head, call: &Call) -> Result<(), UtxoRefusal> {
         at_most("bytes of a record", head.bytes(), u64::from(MAX_LEN))?;
         // Records of one message differ.
         head.created_at_ns = head.created_at_ns.max(self.root.created.saturating_add(1));
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
-        let highest = new.blocks().iter().map(|block| block.height).max();
+        let highest = new.blocks.iter().map(|block| block.height).max();
         let keys = [
             (Order::UnminedSince, new.unmined.unwrap_or(0)),
             (Order::CreatedAt, head.created_secs()),
@@ -290,7 +271,7 @@ impl UtxoStore {
         ];
         let entering = &keys[if new.unmined.is_none() { 2 } else { 0 }..if evaluated { 3 } else { 2 }];
         let wanted = wanted(head);
-        let Some(spends) = spends.filter(|spends| !spends.is_empty()) else {
+        let Some(spends) = new.spends.filter(|spends| !spends.is_empty()) else {
             self.root.reserve(&self.slots, entering, 0, &wanted).map_err(NoMemory::from)?;
             return self.place(new, head, evaluated, call);
         };
@@ -313,8 +294,8 @@ impl UtxoStore {
     fn place(&mut self, new: &NewRecord, head: &mut Head, evaluated: bool, call: &Call) -> Result<(), UtxoRefusal> {
         let Parsed { outputs, inputs, .. } = new.parsed;
         let (tail, batch) = (new.tail, head.batch as usize);
-        let extras =
-            Extras { blocks: new.blocks().iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
+        let rest = new.blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();
+        let extras = Extras { blocks: rest.to_vec(), ..Extras::default() };
         let slot = self.slots.allocate(head.bytes() as u32).map_err(NoMemory::from)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);
@@ -346,9 +327,8 @@ impl UtxoStore {
         if !tail.is_empty() {
             self.slots.write(slot, head.transaction_at(), tail);
         }
-        extras
-            .save(&mut self.slots, slot, head)
-            .unwrap_or_else(|error| Ic::trap(&format!("the record's blocks: memory was not reserved: {error}")));
+        let saved = extras.save(&mut self.slots, slot, head);
+        saved.unwrap_or_else(|error| Ic::trap(&format!("the record's blocks: memory was not reserved: {error}")));
         self.root.created = head.created_at_ns;
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
@@ -363,10 +343,9 @@ impl UtxoStore {
     }
 
     fn put_page(&mut self, bytes: &[u8]) -> SlotId {
-        let slot = self
-            .slots
-            .allocate(bytes.len() as u32)
-            .unwrap_or_else(|error| Ic::trap(&format!("a page of the record: memory was not reserved: {error}")));
+        let slot = self.slots.allocate(bytes.len() as u32);
+        let slot =
+            slot.unwrap_or_else(|error| Ic::trap(&format!("a page of the record: memory was not reserved: {error}")));
         self.slots.write(slot, 0, bytes);
         slot
     }

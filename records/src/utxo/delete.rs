@@ -7,8 +7,8 @@
 //! 4. `shrink` frees pages of a large record, some in each message.
 //! 5. `remove` frees the rest.
 
-use super::call::Call;
-use super::limits::{STEP_PAGES, step_meter};
+use super::call::{Call, if_found};
+use super::limits::{STEP, STEP_PAGES, meter};
 use super::record::{
     self, EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
 };
@@ -68,7 +68,7 @@ impl UtxoStore {
         let mut held = Vec::with_capacity(inputs.len());
         // A found record is kept as `find` returns it, because moving one costs 370 instructions.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
-        let (mut listed, mut end, mut meter) = (0, inputs.len(), step_meter());
+        let (mut listed, mut end, mut meter) = (0, inputs.len(), meter(STEP));
         for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
                 if !meter.has_time() {
@@ -77,25 +77,20 @@ impl UtxoStore {
                 }
                 self.used.read += PARENT_PAGES;
                 match &last.insert((parent, self.find(parent))).1 {
+                    Ok(found) if of.head.is(flag::CONFLICTING) => {
+                        listed += self.pages_of_children(&found.head);
+                        if listed > MOST_LISTED && at > 0 {
+                            end = at;
+                            break;
+                        }
+                    }
                     Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
                     Err(error) => return Err(error.clone()),
                 }
-                if of.head.is(flag::CONFLICTING)
-                    && let Some((_, Ok(found))) = &last
-                {
-                    listed += self.pages_of_children(&found.head);
-                    if listed > MOST_LISTED && at > 0 {
-                        end = at;
-                        break;
-                    }
-                }
             }
             let Some((_, Ok(found))) = &last else { continue };
-            let (address, entry) = match EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout) {
-                Ok(found) => found,
-                Err(UtxoRefusal::UtxoNotFound) => continue,
-                Err(error) => return Err(error),
-            };
+            let utxo = if_found(EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout))?;
+            let Some((address, entry)) = utxo else { continue };
             if entry.held_by(&of.head.txid, vin) {
                 held.push((address, entry.state));
             }
@@ -172,8 +167,7 @@ impl UtxoStore {
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
         self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], 0, &[]).map_err(NoMemory::from)?;
-        let link = of.head.link(Order::DeleteAt);
-        self.root.set(&mut self.slots, Order::DeleteAt, of.slot, link, Some(1));
+        self.root.set(&mut self.slots, Order::DeleteAt, of.slot, of.head.link(Order::DeleteAt), Some(1));
         Ok(())
     }
 
@@ -198,17 +192,6 @@ impl UtxoStore {
                 Ok(ExternalData::Freed { missing: !location::free(blobs, &parts)? })
             }
         }
-    }
-
-    /// Runs all steps of a deletion.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
-        let of = self.candidate(self.find_any(txid)?.slot, None)?;
-        let parents = self.parents(&of, (0, u32::MAX))?;
-        self.free_external(blobs, &of)?;
-        let done = self.mark_parents(&of, &parents, call)?;
-        self.remove(&of);
-        Ok((done.marked + done.released) as u32)
     }
 
     /// Returns whether a record has more pages than one step frees.
@@ -253,8 +236,7 @@ impl UtxoStore {
 
     /// Removes a record and its pages: the last step of a deletion.
     pub fn remove(&mut self, of: &Candidate) {
-        let Candidate { slot, head } = of;
-        let slot = *slot;
+        let &Candidate { slot, ref head } = of;
         // A parent whose output the double spend released has left the index, and may have been the record's neighbour there.
         let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
         let head = now.as_ref().unwrap_or(head);
@@ -284,17 +266,5 @@ impl UtxoStore {
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);
         self.root.save_all(&mut self.slots);
-    }
-
-    /// Returns the slot of a record.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn slot_of(&self, txid: &Hash) -> SlotId {
-        self.find_any(txid).expect("it is there").slot
-    }
-
-    /// Takes all memory: see [`fill`](ic_coppice_storage::testing::fill).
-    #[cfg(any(test, feature = "testing"))]
-    pub fn fill(&mut self, granules: usize, nodes: usize, reserve: bool) {
-        ic_coppice_storage::testing::fill(&mut self.slots, granules, nodes, reserve);
     }
 }

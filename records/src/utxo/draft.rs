@@ -1,13 +1,14 @@
 //! Draft of a record: the parsed transaction, in any of its forms, and the bytes to store.
 
-use super::call::{Call, bad, hash_of};
+use super::call::{Call, bad, check_height, hash_of};
 use super::encoding;
 use super::limits::{MAX_OUTPUTS, at_most, check_least};
 use super::parse::{Parsed, Unhashed, hash_outputs, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use ic_coppice_interface::{
-    ExternalStore, ExternalTransaction, MAX_BLOB_KEY, MinedIn, PartialTransaction, UtxoCreate, UtxoRefusal,
+    BlockRef, ExternalStore, ExternalTransaction, MAX_BLOB_KEY, MinedIn, Outpoint, PartialTransaction, UtxoCreate,
+    UtxoHash, UtxoRefusal,
 };
 use ic_coppice_storage::blob::{BlobPtr, BlobStore};
 use std::borrow::Cow;
@@ -58,6 +59,13 @@ impl<'a> From<&'a UtxoCreate> for Terms<'a> {
     }
 }
 
+impl<'a> Terms<'a> {
+    /// Returns the blocks that have the transaction.
+    pub(super) fn blocks(&self) -> &'a [BlockRef] {
+        self.mined.map_or(&[], |mined| &mined.blocks)
+    }
+}
+
 /// A record to create.
 pub struct Draft<'a> {
     /// The parsed transaction.
@@ -74,13 +82,8 @@ pub(super) fn utxos_among(outputs: &[Option<Hash>]) -> u32 {
     outputs.iter().fold(0, |utxos: u32, output| utxos.wrapping_add(u32::from(output.is_some())))
 }
 
-/// The bytes of a record that stand for the transaction.
-pub(super) struct Stored<'a> {
-    /// The last bytes of the record: the transaction, or its location.
-    pub tail: Cow<'a, [u8]>,
-    /// New blobs, which are freed if the record is not made.
-    pub blobs: Vec<BlobPtr>,
-}
+/// The last bytes of a record, which are the transaction or its location, and new blobs, which are freed if the record is not made.
+pub(super) type StoredBytes<'a> = (Cow<'a, [u8]>, Vec<BlobPtr>);
 
 /// Checks the blocks of a new record.
 ///
@@ -92,7 +95,7 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
         return Err(bad("mined", "it names no block"));
     }
     at_most("blocks", mined.blocks.len() as u64, u64::from(HEAD_BLOCKS) + MAX_BLOCKS as u64)?;
-    mined.blocks.iter().try_for_each(|block| call.check_block(block.height))?;
+    mined.blocks.iter().try_for_each(|block| check_height(block.height, call.most))?;
     if (1..mined.blocks.len()).any(|i| ids().take(i).any(|id| id == mined.blocks[i].block_id)) {
         return Err(bad("mined", "a block occurs twice"));
     }
@@ -100,11 +103,6 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
 }
 
 impl<'a> Draft<'a> {
-    /// Returns the draft of a raw transaction.
-    pub(super) fn whole(raw: &'a [u8], parsed: Box<Parsed>) -> Self {
-        Self { parsed, size: raw.len() as u64, body: Body::Whole(raw) }
-    }
-
     /// Returns the draft of an uploaded transaction, whose parts lie in the BlobStore.
     ///
     /// # Errors
@@ -140,7 +138,7 @@ impl<'a> Draft<'a> {
         let mut transaction = Unhashed::of_outputs(parsed, outputs);
         hash_outputs(&mut [&mut transaction]);
         // A UTXOWrapper has 31 bits for the height.
-        call.check_block(height)?;
+        check_height(height, call.most)?;
         let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
         let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
         Ok(Self { parsed: transaction.parsed, size: wrapper.len() as u64, body: Body::Wrapper(wrapper) })
@@ -158,13 +156,8 @@ impl<'a> Draft<'a> {
         }
         at_most("outputs", external.utxo_hashes.len() as u64, u64::from(MAX_OUTPUTS))?;
         check_least(external.utxo_hashes.len(), external.inputs.len(), 0)?;
-        let inputs: Result<_, UtxoRefusal> =
-            external.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
-        let outputs: Result<_, UtxoRefusal> = external
-            .utxo_hashes
-            .iter()
-            .map(|hash| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose())
-            .collect();
+        let input = |input: &Outpoint| hash_of("txid", &input.txid).map(|txid| (txid, input.vout));
+        let output = |hash: &Option<UtxoHash>| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose();
         if external.coinbase && !external.inputs.is_empty() {
             return Err(bad("inputs", "a coinbase spends nothing"));
         }
@@ -174,8 +167,8 @@ impl<'a> Draft<'a> {
                 version: external.version,
                 lock_time: external.lock_time,
                 coinbase: external.coinbase,
-                inputs: inputs?,
-                outputs: outputs?,
+                inputs: external.inputs.iter().map(input).collect::<Result<_, _>>()?,
+                outputs: external.utxo_hashes.iter().map(output).collect::<Result<_, _>>()?,
                 ..Parsed::default()
             }),
             size: external.size,
@@ -195,7 +188,7 @@ impl<'a> Draft<'a> {
             total_utxos += page;
             spent_extra += u32::from(page == 0);
         }
-        let blocks = terms.mined.map_or(&[][..], |mined| &mined.blocks);
+        let blocks = terms.blocks();
         // A coinbase of two branches matures on both.
         let height = blocks.iter().map(|block| block.height).max().unwrap_or(call.height);
         let fee = parsed.fee.or(terms.fee);
@@ -218,10 +211,7 @@ impl<'a> Draft<'a> {
             extra_pages,
             spent_extra,
             utxos: own,
-            spending_height: match parsed.coinbase {
-                true => height.saturating_add(call.settings.coinbase_maturity),
-                false => 0,
-            },
+            spending_height: if parsed.coinbase { height.saturating_add(call.settings.coinbase_maturity) } else { 0 },
             created_at_ns: call.now_ns,
             fee: fee.unwrap_or(0),
             size: self.size,
@@ -238,35 +228,31 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Result<Stored<'_>, UtxoRefusal> {
-        let settings = call.settings;
-        let limit = settings.max_external_bytes;
-        let external = head.is_apart(settings);
+    pub(super) fn store(
+        &self,
+        blobs: &mut BlobStore,
+        head: &mut Head,
+        call: &Call,
+    ) -> Result<StoredBytes<'_>, UtxoRefusal> {
+        let external = head.is_apart(call.settings);
         let mut new = Vec::new();
-        let tail = match &self.body {
-            Body::External(store) => Cow::Owned(location::encode_external(store)),
-            Body::Kept { raw, number, offset } => {
-                head.flags |= flag::KEPT;
-                Cow::Owned(location::encode_block(*number, *offset, raw.len() as u64))
-            }
-            Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
-            Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
-            Body::Uploaded(_, parts) => {
-                head.flags |= flag::NOT_INLINE;
-                Cow::Owned(location::encode_parts(parts))
-            }
-            Body::Whole(bytes) => {
-                new = location::store(blobs, bytes, limit)?;
-                head.flags |= flag::NOT_INLINE;
-                Cow::Owned(location::encode_parts(&new))
-            }
-            Body::Wrapper(bytes) => {
-                new = location::store(blobs, bytes, limit)?;
-                head.flags |= flag::NOT_INLINE;
-                Cow::Owned(location::encode_parts(&new))
-            }
+        let mut put = |bytes: &[u8]| {
+            new = location::store(blobs, bytes, call.settings.max_external_bytes)?;
+            Ok::<_, UtxoRefusal>((Cow::Owned(location::encode_parts(&new)), flag::NOT_INLINE))
         };
+        let (tail, flags) = match &self.body {
+            Body::External(store) => (Cow::Owned(location::encode_external(store)), 0),
+            Body::Kept { raw, number, offset } => {
+                (Cow::Owned(location::encode_block(*number, *offset, raw.len() as u64)), flag::KEPT)
+            }
+            Body::Whole(bytes) if !external => (Cow::Borrowed(*bytes), 0),
+            Body::Uploaded(bytes, _) if !external => (Cow::Borrowed(bytes.as_slice()), 0),
+            Body::Uploaded(_, parts) => (Cow::Owned(location::encode_parts(parts)), flag::NOT_INLINE),
+            Body::Whole(bytes) => put(bytes)?,
+            Body::Wrapper(bytes) => put(bytes)?,
+        };
+        head.flags |= flags;
         head.transaction_len = tail.len() as u32;
-        Ok(Stored { tail, blobs: new })
+        Ok((tail, new))
     }
 }

@@ -5,8 +5,6 @@ use super::record::Hash;
 use crate::sha256::{self, Message};
 use sha2::{Digest, Sha256};
 
-/// Bytes of a UTXOWrapper before its first output.
-const WRAPPER_HEAD: usize = 40;
 /// Bytes of the longest script that is copied to be hashed.
 pub const MAX_COPIED: usize = 8 << 10;
 
@@ -14,14 +12,9 @@ pub const MAX_COPIED: usize = 8 << 10;
 pub fn var_int(out: &mut Vec<u8>, n: u64) {
     match n {
         0..=0xFC => out.push(n as u8),
-        0xFD..=0xFFFF => {
-            out.push(0xFD);
-            out.extend((n as u16).to_le_bytes());
-        }
-        0x1_0000..=0xFFFF_FFFF => {
-            out.push(0xFE);
-            out.extend((n as u32).to_le_bytes());
-        }
+        // A mark, which is the lowest and so the first byte, and the bytes of the number.
+        0xFD..=0xFFFF => out.extend_from_slice(&(n << 8 | 0xFD).to_le_bytes()[..3]),
+        0x1_0000..=0xFFFF_FFFF => out.extend_from_slice(&(n << 8 | 0xFE).to_le_bytes()[..5]),
         _ => {
             out.push(0xFF);
             out.extend(n.to_le_bytes());
@@ -29,37 +22,23 @@ pub fn var_int(out: &mut Vec<u8>, n: u64) {
     }
 }
 
-/// An output whose UTXO hash is computed: SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
-pub struct Hashable<'a> {
-    /// The transaction's id.
-    pub txid: &'a Hash,
-    /// The output's place in the transaction.
-    pub vout: u32,
-    /// The locking script.
-    pub script: &'a [u8],
-    /// The output's satoshis.
-    pub satoshis: u64,
-}
-
-impl Hashable<'_> {
-    /// Returns txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis), appended to the buffer or, if the script is long, hashed.
-    // Inlined, it takes 24 instructions more.
-    #[inline(never)]
-    pub fn message<'a>(&self, buffer: &mut Vec<u8>) -> Message<'a> {
-        buffer.reserve(self.script.len().min(MAX_COPIED) + 50 + sha256::ROOM);
-        let start = buffer.len();
-        buffer.extend_from_slice(self.txid);
-        var_int(buffer, u64::from(self.vout));
-        if self.script.len() <= MAX_COPIED {
-            buffer.extend_from_slice(self.script);
-            var_int(buffer, self.satoshis);
-            return Message::Written;
-        }
-        let begun = Sha256::new_with_prefix(&buffer[start..]).chain_update(self.script);
-        let end = buffer.len();
-        var_int(buffer, self.satoshis);
-        Message::Known(begun.chain_update(&buffer[end..]).finalize().into())
+/// Returns the message whose SHA-256 is the UTXO hash of an output, which has satoshis and a locking script: txid ‖ VarInt(vout) ‖ locking
+/// script ‖ VarInt(satoshis), appended to the buffer or, if the script is long, hashed.
+#[inline(never)]
+pub fn message<'a>(buffer: &mut Vec<u8>, txid: &Hash, vout: u32, satoshis: u64, script: &[u8]) -> Message<'a> {
+    buffer.reserve(script.len().min(MAX_COPIED) + 50 + sha256::ROOM);
+    let start = buffer.len();
+    buffer.extend_from_slice(txid);
+    var_int(buffer, u64::from(vout));
+    if script.len() <= MAX_COPIED {
+        buffer.extend_from_slice(script);
+        var_int(buffer, satoshis);
+        return Message::Written;
     }
+    let begun = Sha256::new_with_prefix(&buffer[start..]).chain_update(script);
+    let end = buffer.len();
+    var_int(buffer, satoshis);
+    Message::Known(begun.chain_update(&buffer[end..]).finalize().into())
 }
 
 /// Returns whether an output is kept as a UTXO: it has satoshis, or its script does not begin like a script that cannot be spent.
@@ -93,10 +72,8 @@ pub fn wrapper<'a>(
     (height, coinbase): (u32, bool),
     outputs: impl ExactSizeIterator<Item = (u32, u64, &'a [u8])>,
 ) -> Vec<u8> {
-    let mut out = Vec::with_capacity(WRAPPER_HEAD);
-    out.extend(txid);
-    out.extend((height.wrapping_mul(2) | u32::from(coinbase)).to_le_bytes());
-    out.extend((outputs.len() as u32).to_le_bytes());
+    let height_coinbase = height.wrapping_mul(2) | u32::from(coinbase);
+    let mut out = [&txid[..], &height_coinbase.to_le_bytes(), &(outputs.len() as u32).to_le_bytes()].concat();
     for (index, value, script) in outputs {
         out.extend(index.to_le_bytes());
         out.extend(value.to_le_bytes());
@@ -116,7 +93,7 @@ mod tests {
 
     fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64) -> Hash {
         let mut bytes = Vec::new();
-        let message = Hashable { txid, vout, script, satoshis }.message(&mut bytes);
+        let message = message(&mut bytes, txid, vout, satoshis, script);
         assert!(matches!(message, Message::Written));
         Sha256::digest(&bytes).into()
     }

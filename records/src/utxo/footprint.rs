@@ -1,12 +1,12 @@
-//! Number of 4 KiB pages, of heap and stable memory, that creating a record changes. A message may change 75 MiB before the platform slows
-//! a canister down, so a transaction that needs more is refused before any of its record is written.
+//! Slots of a new record, and number of 4 KiB pages, of heap and stable memory, that creating the record changes. A message may change 75
+//! MiB before the platform slows a canister down, so a transaction that needs more is refused before any of its record is written.
 //!
 //! **Design.** Small records are not counted. On the heap all allocations count, even if the same message frees them; in stable memory,
 //! as many pages as the record's slots may touch, wherever they lie.
 
 use super::draft::{Body, Draft};
 use super::limits::{CREATION_PAGES, OUTPUT, PAGE, PARENT, check_pages};
-use super::record::{ENTRY, Head, INPUT, INPUTS_OF_PAGE, parents};
+use super::record::{ENTRY, HEAD_BLOCKS, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, parents};
 use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_storage::slots::Slots;
 
@@ -26,19 +26,26 @@ pub fn is_small(draft: &Draft) -> bool {
     draft.parsed.outputs.len().max(draft.parsed.inputs.len()) <= SMALL && draft.size <= SMALL_BYTES
 }
 
-/// Checks that a record can be made in one message, and returns the number of heap pages that making it changes. `wanted` lists the
-/// record's slots as pairs of bytes and count.
+/// Returns the slots of a record with this head, as pairs of bytes and count, which may be 0; not in a vector, because that would be
+/// allocated and freed for each record.
+pub fn wanted(head: &Head) -> [(u32, u32); 5] {
+    let (pages, blocks) = (head.extra_pages, head.blocks.saturating_sub(HEAD_BLOCKS));
+    let on_last = head.outputs - head.batch * pages;
+    [
+        (head.bytes() as u32, 1),
+        (PAGE_HEAD + ENTRY * head.batch, pages.saturating_sub(1)),
+        (PAGE_HEAD + ENTRY * on_last, pages.min(1)),
+        (INPUT * INPUTS_OF_PAGE, head.input_pages()),
+        (64 * (1 + blocks), blocks.min(1)),
+    ]
+}
+
+/// Checks that a record can be made in one message, and returns the number of heap pages that making it changes.
 ///
 /// # Errors
 /// `TooLarge`.
-pub fn check(
-    slots: &Slots,
-    draft: &Draft,
-    head: &Head,
-    conflicting: bool,
-    wanted: &[(u32, u32)],
-) -> Result<u64, UtxoRefusal> {
-    let parsed = &draft.parsed;
+pub fn check(slots: &Slots, draft: &Draft, head: &Head, conflicting: bool) -> Result<u64, UtxoRefusal> {
+    let (parsed, wanted) = (&draft.parsed, wanted(head));
     let (outputs, inputs) = (parsed.outputs.len() as u64, parsed.inputs.len() as u64);
     let hashing = HASHING + if parsed.extended { PIECE * inputs } else { 0 };
     let (bytes, blobs) = match &draft.body {
@@ -63,6 +70,6 @@ pub fn check(
         pages += PARENT * parents;
     }
     let heap = heap.div_ceil(PAGE);
-    check_pages((pages + heap).saturating_add(slots.pages_of(wanted)))?;
+    check_pages((pages + heap).saturating_add(slots.pages_of(&wanted)))?;
     Ok(heap)
 }

@@ -2,9 +2,9 @@
 
 use super::call::{Call, bad, hash_of};
 use super::record::extras::{Extras, Reassigned};
-use super::record::{EntryAddress, FROZEN, REASSIGNED, SPENT, UTXO, entries};
+use super::record::{EntryAddress, FROZEN, REASSIGNED, UTXO, entries};
 use super::store::{Found, UtxoStore};
-use ic_coppice_interface::{FreezeTarget, Reassign, Spender, UtxoRefusal};
+use ic_coppice_interface::{FreezeTarget, Reassign, UtxoRefusal};
 
 impl UtxoStore {
     /// Freezes or unfreezes one output of a transaction, or all, and returns their number.
@@ -69,9 +69,8 @@ impl UtxoStore {
         if !entry.is(FROZEN) {
             return Err(UtxoRefusal::UtxoNotFrozen);
         }
-        if entry.is(SPENT) {
-            let (txid, vin) = entry.spender;
-            return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
+        if let Some(by) = entry.spent_by() {
+            return Err(UtxoRefusal::Spent { by });
         }
         let Found { slot, mut head, .. } = found;
         let spendable_at = call.height.saturating_add(call.settings.reassign_spendable_after);

@@ -25,24 +25,17 @@ pub const MOST_MARKED: usize = 5_000;
 
 /// Instructions of look-ups after which a step that can be continued ends. A look-up takes some 5,000 instructions, and millions if
 /// thousands of records share its bucket of the table.
-const STEP: u64 = 1_000_000_000;
+pub const STEP: u64 = 1_000_000_000;
 /// Instructions of look-ups after which an operation that cannot be continued gives up: a batch begins no operation after 10 billion, and a
 /// message has 40 billion.
-const OPERATION: u64 = 10_000_000_000;
+pub const OPERATION: u64 = 10_000_000_000;
 
-/// Returns the meter of a step's look-ups.
-pub fn step_meter() -> Meter {
-    Meter::lasting(STEP, u64::MAX)
-}
+/// Instructions of look-ups after which a query gives up; a query may execute 5 billion.
+pub const QUERY: u64 = 2_000_000_000;
 
-/// Returns the meter of an operation's look-ups.
-pub fn operation_meter() -> Meter {
-    Meter::lasting(OPERATION, u64::MAX)
-}
-
-/// Returns the meter of the look-ups of a query, which may execute 5 billion instructions.
-pub fn query_meter() -> Meter {
-    Meter::lasting(2 * STEP, u64::MAX)
+/// Returns the meter of look-ups that take at most this many instructions.
+pub fn meter(instructions: u64) -> Meter {
+    Meter::lasting(instructions, u64::MAX)
 }
 
 /// Counts a look-up of an operation or a query.

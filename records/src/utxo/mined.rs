@@ -1,6 +1,6 @@
 //! Blocks that have a transaction, whether these are on the longest chain (`unmined_since`), and locks.
 
-use super::call::{Call, hash_of};
+use super::call::{Call, check_height, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, LATE, Order, at, encode_block, flag};
 use super::spend::Spends;
@@ -56,8 +56,7 @@ impl UtxoStore {
         head.blocks = blocks.len() as u32;
         self.slots.write_u32(slot, at::BLOCKS, head.blocks);
         for (block, number) in blocks.iter().zip(0..HEAD_BLOCKS) {
-            let bytes = encode_block(*block);
-            self.slots.write(slot, at::BLOCKS + 4 + number * bytes.len() as u32, &bytes);
+            self.slots.write(slot, at::BLOCKS + 4 + 12 * number, encode_block(*block).as_flattened());
         }
         Ok(())
     }
@@ -86,7 +85,7 @@ impl UtxoStore {
         (blobs, bytes_of): (&mut BlobStore, impl BytesOf),
     ) -> Result<Vec<u32>, UtxoRefusal> {
         call.check()?;
-        call.check_block(block.block_height)?;
+        check_height(block.block_height, call.most)?;
         let mut found = self.find(&hash_of("txid", &item.txid)?)?;
         let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
         let block = BlockRef { block_id, height, subtree: item.subtree };
@@ -157,12 +156,11 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal, and nothing has changed.
     fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoRefusal> {
-        let key = match since {
-            Some(_) if head.unmined_since().is_some() => return Ok(()),
-            // Its parents may be due already, because the transaction was mined when they were spent.
-            Some(height) => Some(height | LATE),
-            None => None,
-        };
+        if since.is_some() && head.unmined_since().is_some() {
+            return Ok(());
+        }
+        // Its parents may be due already, because the transaction was mined when they were spent.
+        let key = since.map(|height| height | LATE);
         if let Some(key) = key {
             self.reserve_more(&[(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())])?;
             self.root.count_revert(&mut self.slots);
@@ -205,11 +203,10 @@ impl UtxoStore {
         let (slot, head) = (found.slot, self.head(found.slot));
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
-        let change = |store: &mut Self| {
+        self.changing(3, |store| {
             store.change_unmined(slot, &head, since)?;
             store.evaluate(slot, call)
-        };
-        self.changing(3, change)
+        })
     }
 
     /// Locks or unlocks a transaction's outputs.

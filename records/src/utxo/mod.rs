@@ -31,11 +31,12 @@
 //! **Files, in reading order**
 //!
 //! - `record/`: the layout of a record. `store`: find, evaluate, all or nothing. `order`: the four indexes. `call`, `limits`, `batch`.
-//! - `create`, with `ahead` (a batch, parsed in groups), `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (pages it
-//!   changes), `wanted` (its slots), `upload`: a new record.
+//! - `create`, with `ahead` (a batch, parsed in groups), `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (its
+//!   slots, and the pages it changes), `upload`: a new record.
 //! - `spend`, `unspend`, `mined` (blocks and locks), `freeze`, `preserve`: changes of a record. `read`: queries.
 //! - `conflict/`, `children`: double spends, and the lists of them.
 //! - `scan`, `spenders`, `delete`: for the pruner: walk an index, check a record, remove it.
+//! - `testing`: functions that only tests and the bench call.
 //!
 //! A new operation is a file with a method of [`UtxoStore`], a [`BatchItem`], and an endpoint. The head has no free bytes: a new rare
 //! field is an optional one of `record/extras.rs`.
@@ -63,9 +64,10 @@ mod scan;
 mod spend;
 mod spenders;
 mod store;
+#[cfg(any(test, feature = "bench", feature = "testing"))]
+mod testing;
 mod unspend;
 mod upload;
-mod wanted;
 
 pub use ahead::Ahead;
 pub use apply_transaction::{BlockTerms, Input, Inputs, NotApplied};

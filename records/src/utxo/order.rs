@@ -19,6 +19,7 @@ use ic_coppice_storage::bytes::{u32_at, u64_at};
 use ic_coppice_storage::slots::radix::{self, MOST_NODES, NODE};
 use ic_coppice_storage::slots::rings::{self, Link, Rings};
 use ic_coppice_storage::slots::{SlotId, Slots};
+use std::iter;
 
 const ROOT: u32 = 116;
 /// Offset of the lines.
@@ -243,6 +244,16 @@ impl Root {
     #[inline]
     pub fn first(&self, slots: &Slots, order: Order, from: u32) -> Option<(u32, SlotId)> {
         self.indexes[order as usize].rings.next(slots, from)
+    }
+
+    /// Returns the keys that are `from` or greater, in order.
+    pub fn keys(&self, slots: &Slots, order: Order, from: u32) -> impl Iterator<Item = u32> {
+        let mut from = Some(from);
+        iter::from_fn(move || {
+            let key = self.next_key(slots, order, from?)?;
+            from = key.checked_add(1);
+            Some(key)
+        })
     }
 
     /// Returns the records under a key, in the order of their entry.

@@ -8,7 +8,7 @@
 //! `bitcoin_slices` parses the pieces; their order is parsed here, because no library knows the extended form. A txid is the double
 //! SHA-256 of the standard form, whichever form was given.
 
-use super::encoding::{Hashable, MAX_COPIED, is_utxo};
+use super::encoding::{self, MAX_COPIED, is_utxo};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, at_most, check_least};
 use super::record::Hash;
 use crate::sha256::{self, Message, Messages};
@@ -190,9 +190,7 @@ fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoR
     }
     let end = reader.at;
     if witness {
-        for _ in 0..inputs.len() {
-            reader.witness()?;
-        }
+        inputs.iter().try_for_each(|_| reader.witness())?;
     }
     let lock_time = reader.word("the lock time")?;
     if extended || witness {
@@ -229,17 +227,13 @@ impl<'a> Unhashed<'a> {
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
     pub fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
-        if raw.len() as u64 > MAX_TRANSACTION {
-            return Err(too_long());
+        at_most("bytes of a transaction", raw.len() as u64, MAX_TRANSACTION)?;
+        let mut reader = Reader { whole: raw, at: 0, ended: false };
+        let read = read(&mut reader, raw.len())?;
+        match reader.rest().len() {
+            0 => Ok(read),
+            more => Err(reader.bad(format!("{more} bytes after the lock time"))),
         }
-        let read = read(&mut Reader { whole: raw, at: 0, ended: false }, raw.len())?;
-        let at = read.raw.len();
-        if at != raw.len() {
-            return Err(
-                Reader { whole: raw, at, ended: false }.bad(format!("{} bytes after the lock time", raw.len() - at))
-            );
-        }
-        Ok(read)
     }
 
     /// Returns a transaction of which nothing is known but the id and outputs: their satoshis and locking scripts.
@@ -337,8 +331,8 @@ impl<'a> Messages<'a> for Outputs<'_, '_, 'a> {
             };
             self.next = (at, vout + 1);
             if is_utxo(satoshis, script) {
-                let hashable = Hashable { txid: &parsed.txid, vout: vout as u32, script, satoshis };
-                return Some(((at, vout), hashable.message(buffer)));
+                let message = encoding::message(buffer, &parsed.txid, vout as u32, satoshis, script);
+                return Some(((at, vout), message));
             }
         }
     }

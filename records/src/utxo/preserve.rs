@@ -1,7 +1,7 @@
 //! Preserving records until a height: by a call, and for phase 1 of the pruner, which preserves parents and later lets it expire.
 
 use super::call::{Call, check_height, hash_of, if_found};
-use super::limits::step_meter;
+use super::limits::{STEP, meter};
 use super::record::{Hash, Head, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::{Found, UtxoStore};
@@ -61,7 +61,7 @@ impl UtxoStore {
         (until, due_by): (u32, Option<u32>),
         skips_unreadable: bool,
     ) -> Result<(u64, u32), Blocked> {
-        let (mut preserved, mut meter) = (0, step_meter());
+        let (mut preserved, mut meter) = (0, meter(STEP));
         // Until this height, which may be above every block's; a later height stays.
         let inputs = match inputs_from(&self.slots, of.slot, &of.head, (first, most)) {
             Ok(inputs) => inputs,
@@ -96,7 +96,7 @@ impl UtxoStore {
     /// Returns whether a new unmined transaction has a parent that is due at or below a height. A transaction with more than
     /// [`MOST_LOOKED_UP`] parents counts as one that has.
     pub(super) fn has_parent_due_by(&self, inputs: &[(Hash, u32)], height: u32) -> bool {
-        let (mut meter, mut last, mut known) = (step_meter(), None, 0);
+        let (mut meter, mut last, mut known) = (meter(STEP), None, 0);
         inputs.iter().any(|(parent, _)| {
             if last.replace(parent).is_some_and(|last| same_key(last, parent)) {
                 return false;

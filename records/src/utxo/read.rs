@@ -2,7 +2,7 @@
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;
-use super::limits::{at_most, look_up, query_meter};
+use super::limits::{QUERY, at_most, look_up, meter};
 use super::parse::id;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
@@ -52,7 +52,6 @@ impl UtxoStore {
         let inpoints = if inpoints_fit { Some(encoding::inpoints(&inputs(&self.slots, slot, &head)?)) } else { None };
         let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
         let last_page = first_page.saturating_add(MAX_PAGES - 1);
-        let preserve = head.key(Order::PreserveUntil);
         Ok(UtxoRecord {
             txid: arg.txid.clone(),
             utxos,
@@ -75,7 +74,7 @@ impl UtxoStore {
             conflicting_children: self.children(&head)?,
             unmined_since: head.unmined_since(),
             created_at_ns: head.created_at_ns,
-            preserve_until: preserve,
+            preserve_until: head.key(Order::PreserveUntil),
             postponed_until: head.key(Order::DeleteAt).filter(|_| head.is(flag::POSTPONED)),
             delete_at_height: head.delete_at(),
             spending_height: Some(head.spending_height).filter(|height| *height > 0),
@@ -158,23 +157,22 @@ impl UtxoStore {
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at, most)?;
         at_most("outpoints", outpoints.len() as u64, MAX_OUTPOINTS as u64)?;
-        let (mut last, mut meter): (Option<(Hash, Option<Found>)>, _) = (None, query_meter());
+        let (mut last, mut meter): (Option<(Hash, Option<Found>)>, _) = (None, meter(QUERY));
         let state = |outpoint: &Outpoint| {
             let txid = hash_of("txid", &outpoint.txid)?;
             if last.as_ref().is_none_or(|(known, _)| *known != txid) {
                 look_up(&mut meter)?;
                 last = Some((txid, if_found(self.find(&txid))?));
             }
-            match &last {
-                Some((_, Some(found))) => self.spend_state(found, outpoint.vout, at),
-                _ => Ok(UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None }),
-            }
+            let found = last.as_ref().and_then(|(_, found)| found.as_ref());
+            self.spend_state(found, outpoint.vout, at)
         };
         outpoints.iter().map(state).collect()
     }
 
-    fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
+    fn spend_state(&self, found: Option<&Found>, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
+        let Some(found) = found else { return Ok(absent) };
         let head = &found.head;
         let entry = EntryAddress::entry(&self.slots, found.slot, head, vout)?;
         let entry = entry.filter(|entry| entry.is(UTXO));
@@ -187,10 +185,7 @@ impl UtxoStore {
             immature
         } else {
             let Some(entry) = entry else { return Ok(absent) };
-            let reassigned = match entry.is(REASSIGNED) {
-                true => immature(self.spendable_in(found, vout)?),
-                false => None,
-            };
+            let reassigned = if entry.is(REASSIGNED) { immature(self.spendable_in(found, vout)?) } else { None };
             match reassigned {
                 _ if entry.is(FROZEN) => SpendStatus::Frozen,
                 Some(immature) => immature,
@@ -212,22 +207,20 @@ impl UtxoStore {
     /// `BadArgument` if the cursor's txid does not have 32 bytes.
     pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
-        let after = match cursor {
-            None => None,
-            Some(cursor) => Some((cursor.created_at_ns, hash_of("cursor.txid", &cursor.txid)?)),
-        };
-        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32));
+        let place =
+            |cursor: &UnminedCursor| hash_of("cursor.txid", &cursor.txid).map(|txid| (cursor.created_at_ns, txid));
+        let after = cursor.map(place).transpose()?;
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
         let mut more = false;
-        while let Some(second) = next
-            && !more
-        {
-            let first = self.first_unmined(second, after, limit - transactions.len() + 1);
-            more = transactions.len() + first.len() > limit;
+        for second in self.root.keys(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32)) {
             let room = limit - transactions.len();
+            let first = self.first_unmined(second, after, room + 1);
+            more = first.len() > room;
             let heads = first.into_iter().take(room).filter_map(|(_, _, slot)| self.read_head(slot));
             transactions.extend(heads.map(|head| unmined_transaction(&head)));
-            next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
+            if more {
+                break;
+            }
         }
         let last = transactions.last().filter(|_| more);
         let cursor = last.map(|last| UnminedCursor { created_at_ns: last.created_at_ns, txid: last.txid.clone() });
@@ -250,18 +243,6 @@ impl UtxoStore {
             }
         }
         first.into_sorted_vec()
-    }
-
-    /// Returns the records of an ordered index by rising height: each height with its transactions.
-    pub fn index(&self, order: Order) -> Vec<(u32, Vec<Hash>)> {
-        let mut all = Vec::new();
-        let mut from = Some(0);
-        while let Some(key) = from.and_then(|from| self.root.next_key(&self.slots, order, from)) {
-            let records = self.root.under(&self.slots, order, key);
-            all.push((key, records.filter_map(|slot| self.read_head(slot)).map(|head| head.txid).collect()));
-            from = key.checked_add(1);
-        }
-        all
     }
 }
 

@@ -64,8 +64,7 @@ impl UtxoStore {
             _ if cursor.slot == 0 => self.root.first(slots, order, cursor.key),
             Some(key) if key == cursor.key => match self.root.first(slots, order, key) {
                 Some((found, first)) if found == key && link.next != first => {
-                    let back = |next| slots.contains(next) && order::link(slots, next, order).previous == cursor.slot;
-                    if !back(link.next) {
+                    if !slots.contains(link.next) || order::link(slots, link.next, order).previous != cursor.slot {
                         return AfterCursor::Broken;
                     }
                     Some((key, link.next))
@@ -172,15 +171,8 @@ impl UtxoStore {
 
     /// Returns the number of records that are examined for deletion at heights `from` to `to`, at most `most`.
     pub fn count_due(&self, (from, to): (u32, u32), most: usize) -> usize {
-        let (mut count, mut next) = (0, Some(from));
-        while let Some(key) = next.and_then(|from| self.root.next_key(&self.slots, Order::DeleteAt, from))
-            && key <= to
-            && count < most
-        {
-            count += self.root.under(&self.slots, Order::DeleteAt, key).take(most - count).count();
-            next = key.checked_add(1);
-        }
-        count
+        let keys = self.root.keys(&self.slots, Order::DeleteAt, from).take_while(|key| *key <= to);
+        keys.flat_map(|key| self.root.under(&self.slots, Order::DeleteAt, key)).take(most).count()
     }
 
     /// Returns whether no run has examined a late record yet.

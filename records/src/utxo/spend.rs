@@ -1,7 +1,7 @@
 //! Spending outputs: all spends of a transaction are checked and planned, then sorted by address, then written.
 
 use super::call::{Call, hash_of};
-use super::limits::{look_up, operation_meter};
+use super::limits::{OPERATION, look_up, meter};
 use super::record::extras::Extras;
 use super::record::{Entry, EntryAddress, FROZEN, Hash, REASSIGNED, SPENDER_DELETED, SPENT, flag};
 use super::store::{Found, UtxoStore};
@@ -165,7 +165,7 @@ impl UtxoStore {
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
-        let (mut last, mut above, mut meter): (Option<Found>, u32, _) = (None, 0, operation_meter());
+        let (mut last, mut above, mut meter): (Option<Found>, u32, _) = (None, 0, meter(OPERATION));
         for (spend, index) in transaction.spends.iter().zip(0..u32::MAX) {
             match self.plan((spend, index), &spender, call, (&mut last, &mut above, &mut meter)) {
                 Ok(plan) => planned.push(plan),

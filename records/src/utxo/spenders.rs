@@ -2,7 +2,7 @@
 //! kept. A spender is *stable* if it is mined, and its highest block is at least the retention below the run's height.
 
 use super::call::if_found;
-use super::limits::step_meter;
+use super::limits::{STEP, meter};
 use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::UtxoStore;
@@ -44,7 +44,7 @@ impl UtxoStore {
         retention: u32,
     ) -> Result<(Option<Unstable>, u32), UtxoRefusal> {
         let mut result = Ok(None);
-        let (mut next, mut meter) = (None, step_meter());
+        let (mut next, mut meter) = (None, meter(STEP));
         let mut last: Option<Hash> = None;
         let mut read = 0;
         entries(&self.slots, of.slot, &of.head, outputs, |vout, _, entry| {

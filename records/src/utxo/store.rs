@@ -96,7 +96,6 @@ impl UtxoStore {
     pub fn storage(&self) -> UtxoStorage {
         let slots = self.slots.stats();
         let arena = self.slots.arena();
-        let (touched, free, quota) = (arena.touched_bytes(), arena.free_counted_bytes(), arena.quota());
         UtxoStorage {
             records: self.root.records,
             extra_pages: self.root.pages,
@@ -106,17 +105,11 @@ impl UtxoStore {
             pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
             restorable_to: None,
             used_bytes: slots.used_bytes,
-            reusable_bytes: slots.free_bytes + free,
-            kept_bytes: touched,
-            max_bytes: quota,
+            reusable_bytes: slots.free_bytes + arena.free_counted_bytes(),
+            kept_bytes: arena.touched_bytes(),
+            max_bytes: arena.quota(),
             applying: None,
         }
-    }
-
-    /// Returns the bytes of slots and buckets in use.
-    #[cfg(feature = "bench")]
-    pub fn used_bytes(&self) -> u64 {
-        self.slots.stats().used_bytes + self.table.pages() * 4_096
     }
 
     /// Finds the record of a transaction, also while it is being deleted.
@@ -125,14 +118,11 @@ impl UtxoStore {
         let mut damaged = None;
         let found = self.table.find(self.table.hash(txid), |value| {
             let slot = value as SlotId;
-            match self.read_head(slot) {
-                Some(head) if same_key(&head.txid, txid) => Some(Found { slot, head, extras: OnceCell::new() }),
-                Some(_) => None,
-                None => {
-                    damaged = Some(slot);
-                    None
-                }
-            }
+            let Some(head) = self.read_head(slot) else {
+                damaged = Some(slot);
+                return None;
+            };
+            same_key(&head.txid, txid).then(|| Found { slot, head, extras: OnceCell::new() })
         });
         found.ok_or_else(|| match damaged {
             Some(slot) => UtxoRefusal::Corrupt { why: format!("the record in slot {slot} cannot be decoded") },
@@ -153,10 +143,8 @@ impl UtxoStore {
     /// Finds the record of a transaction, hidden once it is being deleted.
     #[inline]
     pub(super) fn find(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
-        match self.find_any(txid)? {
-            found if found.head.is(flag::DELETING) => Err(UtxoRefusal::TxNotFound),
-            found => Ok(found),
-        }
+        let found = self.find_any(txid)?;
+        if found.head.is(flag::DELETING) { Err(UtxoRefusal::TxNotFound) } else { Ok(found) }
     }
 
     /// Decodes the head of a record. Inlined, because then only the fields that the caller uses are decoded.
@@ -171,12 +159,6 @@ impl UtxoStore {
     /// Reads the head of a record, or returns `None` if the slot has none.
     pub(super) fn read_head(&self, slot: SlotId) -> Option<Box<Head>> {
         self.decode_head(slot).map(Box::new)
-    }
-
-    /// Clears all other bits of the hashes of ids.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn mask_hashes(&mut self, mask: u64) {
-        self.table.mask_hashes(mask);
     }
 
     /// Reads the head of a record that was found before.
@@ -230,14 +212,12 @@ impl UtxoStore {
     /// `Corrupt`.
     #[inline]
     pub(super) fn check_links(&self, slot: SlotId, head: &Head, orders: [Order; 2]) -> Result<(), UtxoRefusal> {
-        let is_sound = |order| {
-            let link = head.link(order);
-            link.next == 0 || rings::is_linked(&self.slots, link)
-        };
-        if orders.into_iter().all(is_sound) {
-            return Ok(());
+        for link in orders.map(|order| head.link(order)) {
+            if link.next != 0 && !rings::is_linked(&self.slots, link) {
+                return Err(UtxoRefusal::Corrupt { why: format!("the neighbours of the record in slot {slot}") });
+            }
         }
-        Err(UtxoRefusal::Corrupt { why: format!("the neighbours of the record in slot {slot}") })
+        Ok(())
     }
 
     /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design/records.md`. Memory for an entry is reserved, or a

@@ -8,7 +8,7 @@ use ic_coppice_storage::table::same_key;
 use ic_coppice_storage::{Ic, Platform as _};
 
 /// The record whose outputs were unspent last.
-struct UnspentRun {
+pub(super) struct UnspentRun {
     found: Found,
     /// An output of the record was named, held or not.
     touched: bool,
@@ -26,20 +26,17 @@ impl UtxoStore {
         done
     }
 
-    /// Does a batch without the limits of a message, and passes each result to `each`.
-    #[cfg(any(test, feature = "bench", feature = "testing"))]
-    pub fn unspend_all(&mut self, items: &[Unspend], call: &Call, mut each: impl FnMut(Result<bool, UtxoRefusal>)) {
-        let mut last = None;
-        items.iter().for_each(|item| each(self.unspend(item, call, &mut last)));
-        self.end_run(call, &mut last);
-    }
-
     /// Takes an output from its spender, and returns whether the spender held it. The caller ends the run
     /// ([`end_run`](Self::end_run)) after the last item.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut Option<UnspentRun>) -> Result<bool, UtxoRefusal> {
+    pub(super) fn unspend(
+        &mut self,
+        item: &Unspend,
+        call: &Call,
+        last: &mut Option<UnspentRun>,
+    ) -> Result<bool, UtxoRefusal> {
         // One entry for the run that this item may end, and one for the item's own.
         if self.reserve_entries(2) {
             return self.unspend_next(item, call, last);
@@ -88,11 +85,9 @@ impl UtxoStore {
     }
 
     /// Counts and evaluates the outputs that were unspent last.
-    fn end_run(&mut self, call: &Call, last: &mut Option<UnspentRun>) {
+    pub(super) fn end_run(&mut self, call: &Call, last: &mut Option<UnspentRun>) {
         // The last item of the run reserved the memory.
-        if let Err(error) = self.finish(call, last) {
-            Ic::trap(&format!("unspend: {error}"));
-        }
+        self.finish(call, last).unwrap_or_else(|error| Ic::trap(&format!("unspend: {error}")));
     }
 
     fn finish(&mut self, call: &Call, last: &mut Option<UnspentRun>) -> Result<(), UtxoRefusal> {

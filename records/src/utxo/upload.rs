@@ -45,6 +45,9 @@ const MAX_CHUNK: u32 = 1 << 20;
 /// Bytes of the smallest chunk, so that the list of chunks is small.
 const MIN_CHUNK: u32 = 64 << 10;
 
+/// The outcome of a step of an upload.
+type Progress = Result<UploadProgress, TransactionUploadError>;
+
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
@@ -60,14 +63,6 @@ struct Open {
     touched: u64,
 }
 
-/// Returns the reason of a refused chunk as the interface has it.
-fn refused_chunk(why: ChunkError) -> TransactionUploadError {
-    match why {
-        ChunkError::OutOfRange { chunks } => TransactionUploadError::ChunkOutOfRange { chunks },
-        ChunkError::WrongLength { expected } => TransactionUploadError::WrongLength { expected },
-    }
-}
-
 impl Open {
     fn progress(&self) -> UploadProgress {
         let missing = self.received.iter().filter(|&&there| there == 0).count() as u32;
@@ -76,10 +71,6 @@ impl Open {
 
     fn is_other(&self) -> TransactionUploadError {
         TransactionUploadError::OtherUpload { txid: self.txid.clone() }
-    }
-
-    fn chunks(&self) -> Chunks {
-        Chunks { length: self.length, size: self.chunk_size }
     }
 }
 
@@ -160,7 +151,7 @@ impl Uploads {
         settings: &UtxoSettings,
         by: Principal,
         now: u64,
-    ) -> Result<UploadProgress, TransactionUploadError> {
+    ) -> Progress {
         if arg.length == 0 {
             return Err(bad("length", "no transaction has 0 bytes").into());
         }
@@ -176,8 +167,7 @@ impl Uploads {
             Some((nth, _)) => nth,
             None => {
                 let free = (0..places::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
-                let limit = places::TRANSACTION_UPLOADS_LEN;
-                let nth = free.ok_or(TransactionUploadError::TooMany { limit })?;
+                let nth = free.ok_or(TransactionUploadError::TooMany { limit: places::TRANSACTION_UPLOADS_LEN })?;
                 let chunks = Chunks { length: arg.length, size: arg.chunk_size }.count() as usize;
                 let upload = Open {
                     by,
@@ -197,12 +187,7 @@ impl Uploads {
     }
 
     /// Records a call for an upload and the upload's change, and returns its progress.
-    fn touch(
-        &mut self,
-        nth: u64,
-        now: u64,
-        change: impl FnOnce(&mut Open),
-    ) -> Result<UploadProgress, TransactionUploadError> {
+    fn touch(&mut self, nth: u64, now: u64, change: impl FnOnce(&mut Open)) -> Progress {
         let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         open.touched = now;
         change(open);
@@ -226,15 +211,14 @@ impl Uploads {
     ///
     /// # Errors
     /// [`TransactionUploadError`], and nothing has changed.
-    pub fn put(
-        &mut self,
-        blobs: &mut BlobStore,
-        arg: &PutTransactionChunk,
-        by: Principal,
-        now: u64,
-    ) -> Result<UploadProgress, TransactionUploadError> {
+    pub fn put(&mut self, blobs: &mut BlobStore, arg: &PutTransactionChunk, by: Principal, now: u64) -> Progress {
         let (nth, open) = self.of(by, &arg.txid)?.ok_or(TransactionUploadError::NoUpload)?;
-        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len()).map_err(refused_chunk)?;
+        let refused = |why| match why {
+            ChunkError::OutOfRange { chunks } => TransactionUploadError::ChunkOutOfRange { chunks },
+            ChunkError::WrongLength { expected } => TransactionUploadError::WrongLength { expected },
+        };
+        let chunks = Chunks { length: open.length, size: open.chunk_size };
+        let Range { start, end } = chunks.place(arg.chunk, arg.bytes.len()).map_err(refused)?;
         if open.received[arg.chunk as usize] == 1 {
             if location::read(blobs, open.parts.iter().copied(), start, end - start)? != arg.bytes.as_slice() {
                 return Err(TransactionUploadError::ChunkMismatch);

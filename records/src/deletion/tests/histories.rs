@@ -223,11 +223,7 @@ impl Run {
                 text(&admitted)
             }
             Op::ScheduleRecord { blob: of, height, txid } => {
-                let released = self.queue.schedule_record(&Name::from(&blob(of)), height, &[txid; 32]).unwrap();
-                text(match released {
-                    Scheduled::Waits(id) => (id, false),
-                    Scheduled::Another(id) => (id, true),
-                })
+                text(self.queue.schedule_record(&Name::from(&blob(of)), height, &[txid; 32]).unwrap())
             }
             Op::Cancel(of) => text(self.queue.cancel(&Name::from(&blob(of)), now)),
             Op::Acquire { who: of, arg, reached } => {

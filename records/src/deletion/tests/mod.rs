@@ -162,6 +162,10 @@ fn waiting() -> Vec<u64> {
     (8..arena.end()).step_by(128).filter(is_row).collect()
 }
 
+fn first_waiting(queue: &DeletionQueue) -> Option<u32> {
+    queue.status().stores[StoreType::Tx as usize].oldest_due
+}
+
 #[test]
 fn row_of_another_version_is_not_read() {
     let mut queue = fresh();
@@ -177,10 +181,10 @@ fn row_of_another_version_is_not_read() {
             "byte {byte}"
         );
         assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW).unwrap().map_or(0, |lease| lease.rows.len()), 0);
-        assert_eq!(queue.first_waiting(StoreType::Tx), None);
+        assert_eq!(first_waiting(&queue), None);
         payload.write(at + byte, &right);
     }
-    assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
+    assert_eq!(first_waiting(&queue), Some(0));
     assert_eq!((queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
 }
 
@@ -189,22 +193,21 @@ fn row_of_another_version_is_not_read() {
 fn first_waiting_row_is_found_or_none_despite_damage() {
     let mut queue = fresh();
     fill(&mut queue, 300);
-    assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
+    assert_eq!(first_waiting(&queue), Some(0));
     let arena = testing::arena();
     let (payload, rows) = (arena.payload(), waiting());
     assert_eq!(rows.len(), 300);
     // Rows that cannot be decoded are skipped, up to a limit.
     for (lost, first) in [(1, Some(1)), (100, Some(100)), (300, None)] {
         rows[..lost].iter().for_each(|row| payload.write(row + 1, &[9]));
-        assert_eq!(queue.first_waiting(StoreType::Tx), first, "{lost}");
+        assert_eq!(first_waiting(&queue), first, "{lost}");
     }
     rows.iter().for_each(|row| payload.write(row + 1, &[3]));
     // Links of the first row that lead to itself, and to no slot.
     let first = rows.iter().find(|row| payload.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
     for link in [(first / 128) as u32 + 1, u32::MAX] {
         payload.write(first + 48, &link.to_le_bytes());
-        assert_eq!(queue.first_waiting(StoreType::Tx), None);
-        assert_eq!(queue.status().stores[StoreType::Tx as usize].oldest_due, None);
+        assert_eq!(first_waiting(&queue), None);
     }
 }
 
@@ -402,7 +405,7 @@ fn blob_of_a_record_cannot_be_scheduled_or_held_by_others() {
     assert_eq!(complete(&mut queue, &[1], &[], 9).skipped, [1]);
     assert_eq!(queue.status().stores[0].held, 1);
 
-    assert_eq!(queue.schedule_record(&blob, 5, &first).unwrap(), Scheduled::Waits(1));
+    assert_eq!(queue.schedule_record(&blob, 5, &first).unwrap(), (1, false));
     assert_eq!(queue.admits(&blob, &second), Err(UtxoRefusal::BeingDeleted));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));

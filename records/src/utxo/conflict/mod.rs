@@ -22,8 +22,7 @@ use super::store::{Found, UtxoStore};
 use ic_coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
 use ic_coppice_storage::slots::SlotId;
 use ic_coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
-use std::collections::BTreeSet;
-use walk::{Enters, Walk};
+use walk::Walk;
 
 /// Instructions after which a slice of a call ends, and after which a step of any slice gives up, with nothing changed: a message has 40
 /// billion. A step is one transaction with all its inputs.
@@ -81,8 +80,7 @@ impl Slice {
     /// Returns an error if the step has used too many instructions or changed too many pages; nothing has changed then.
     fn check(&self, store: &UtxoStore) -> Result<(), UtxoRefusal> {
         let pages = store.pages_changed() + store.slots.journal_pages() + self.heap;
-        let fits = pages <= MOST_PAGES && Ic::instructions() <= self.last;
-        if fits { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
+        if pages <= MOST_PAGES && Ic::instructions() <= self.last { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
     }
 
     /// Returns whether the slice must end before the next transaction, which lies in `slot`.
@@ -165,8 +163,8 @@ impl UtxoStore {
         let _counting = Counting::begin();
         let txid = hash_of("txid", txid)?;
         let Found { slot, head, .. } = self.find(&txid)?;
-        let (mut slice, none) = (Slice::new(most), BTreeSet::new());
-        let mut walk = Walk::new(Enters::Unmarked, &none, slice.deadline);
+        let mut slice = Slice::new(most);
+        let mut walk = Walk::new(None, slice.deadline);
         self.walk(&mut walk, (txid, slot))?;
         if head.is(flag::CONFLICTING) && !walk.complete && walk.done.is_empty() {
             // There is a path to a leaf that no message walks.

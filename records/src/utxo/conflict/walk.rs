@@ -14,19 +14,10 @@ const CHUNK: u32 = 100;
 /// parents.
 const MOST_READ: u64 = 350_000;
 
-/// The transactions that a walk enters.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Enters {
-    /// Transactions that are not marked as conflicting.
-    Unmarked,
-    /// All transactions except winners.
-    Losers,
-}
-
 /// State of a walk.
 pub(super) struct Walk<'a> {
-    enters: Enters,
-    winners: &'a BTreeSet<Hash>,
+    /// The walk enters all transactions except these winners; without winners, the transactions that are not marked as conflicting.
+    winners: Option<&'a BTreeSet<Hash>>,
     deadline: u64,
     read: u64,
     /// Transactions that were entered.
@@ -56,9 +47,9 @@ impl Step {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(enters: Enters, winners: &'a BTreeSet<Hash>, deadline: u64) -> Self {
+    pub fn new(winners: Option<&'a BTreeSet<Hash>>, deadline: u64) -> Self {
         let (seen, met, done) = Default::default();
-        Self { enters, winners, deadline, read: 0, seen, met, done, complete: true }
+        Self { winners, deadline, read: 0, seen, met, done, complete: true }
     }
 
     /// Counts pages that are read, and returns whether the walk may read more.
@@ -80,13 +71,13 @@ impl UtxoStore {
         let mut path = vec![Step::new(from)];
         while let Some(step) = path.last_mut() {
             if let Some(txid) = step.spenders.pop() {
-                if walk.winners.contains(&txid) {
+                if walk.winners.is_some_and(|winners| winners.contains(&txid)) {
                     walk.met.insert(txid);
                     continue;
                 }
                 walk.complete = walk.reads(2);
                 match self.find(&txid) {
-                    Ok(found) if walk.enters == Enters::Unmarked && found.head.is(flag::CONFLICTING) => {}
+                    Ok(found) if walk.winners.is_none() && found.head.is(flag::CONFLICTING) => {}
                     Ok(found) if walk.seen.insert(found.slot) => path.push(Step::new((txid, found.slot))),
                     Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
                     Err(error) => return Err(error),
@@ -94,7 +85,7 @@ impl UtxoStore {
             } else {
                 let head = self.head(step.slot);
                 if step.next < head.outputs {
-                    self.read_spenders(walk.enters, step, &head)?;
+                    self.read_spenders(step, &head, walk.winners.is_none())?;
                     walk.complete = walk.reads(1 + u64::from(CHUNK.min(head.outputs) * ENTRY / 4_096));
                 } else {
                     walk.done.push((step.txid, step.slot));
@@ -109,10 +100,11 @@ impl UtxoStore {
         Ok(())
     }
 
-    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &Head) -> Result<(), UtxoRefusal> {
+    /// Reads the next spenders, and passes over the marked ones if `passes_marked`.
+    fn read_spenders(&self, step: &mut Step, head: &Head, passes_marked: bool) -> Result<(), UtxoRefusal> {
         let spenders = &mut step.spenders;
         entries(&self.slots, step.slot, head, (step.next, CHUNK), |_, _, entry| {
-            let passed = enters == Enters::Unmarked && entry.is(SPENDER_CONFLICTING);
+            let passed = passes_marked && entry.is(SPENDER_CONFLICTING);
             if entry.is(SPENT) && !passed && spenders.last() != Some(&entry.spender.0) {
                 spenders.push(entry.spender.0);
             }

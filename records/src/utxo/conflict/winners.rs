@@ -1,7 +1,7 @@
 //! Double spends that take the place of the transactions that they conflict with (`docs/design/records.md` has the steps). The call names the
 //! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
-use super::walk::{Enters, Walk};
+use super::walk::Walk;
 use super::{Hold, MOST_INSTRUCTIONS, SLICE_PAGES, Slice};
 use crate::utxo::call::{Call, bad, hash_of, if_found};
 use crate::utxo::limits::MOST_MARKED;
@@ -36,6 +36,9 @@ struct Contest {
     losers: Vec<(Hash, SlotId)>,
 }
 
+/// The outcome of a call for winners.
+type Resolved = Result<ConflictResolution, ConflictError>;
+
 fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
     ConflictError { txid: txid.into(), error: error.into() }
 }
@@ -46,11 +49,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`ConflictError`], and nothing has changed.
-    pub fn process_conflicting(
-        &mut self,
-        arg: &UtxoProcessConflicting,
-        call: &Call,
-    ) -> Result<ConflictResolution, ConflictError> {
+    pub fn process_conflicting(&mut self, arg: &UtxoProcessConflicting, call: &Call) -> Resolved {
         self.begin_message();
         let _counting = Counting::begin();
         call.check().map_err(|error| {
@@ -78,7 +77,7 @@ impl UtxoStore {
         let inputs = winners.iter().map(|winner| winner.inputs.len()).sum();
         slice.reads(inputs, inputs);
         let contest = self.contest(winners, &slice, call)?;
-        let mut walk = Walk::new(Enters::Losers, &names, slice.deadline);
+        let mut walk = Walk::new(Some(&names), slice.deadline);
         for loser in &contest.losers {
             if names.contains(&loser.0) {
                 walk.met.insert(loser.0);
@@ -187,13 +186,7 @@ impl UtxoStore {
     }
 
     /// Does the steps of `docs/design/records.md` within the slice. May fail in the middle.
-    fn win(
-        &mut self,
-        contest: &Contest,
-        walk: &Walk,
-        mut slice: Slice,
-        call: &Call,
-    ) -> Result<ConflictResolution, ConflictError> {
+    fn win(&mut self, contest: &Contest, walk: &Walk, mut slice: Slice, call: &Call) -> Resolved {
         let Contest { winners, contested, losers } = contest;
         let first = winners.first().map_or(Hash::default(), |winner| winner.txid);
         let unnamed = |error| of(&first, error);

@@ -6,6 +6,7 @@
 
 use super::head::Head;
 use super::layout::at;
+use crate::utxo::limits::at_most;
 use ic_coppice_interface::{BlockRef, NoMemory, UtxoRefusal};
 use ic_coppice_storage::cbor;
 use ic_coppice_storage::slots::{SlotId, Slots};
@@ -97,11 +98,8 @@ impl Extras {
     /// # Errors
     /// `TooLarge`, `OutOfSpace`, `LowCycles`; nothing has changed.
     pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoRefusal> {
-        let limits =
-            [("blocks", self.blocks.len(), MAX_BLOCKS), ("reassignments", self.reassignments.len(), MAX_REASSIGNMENTS)];
-        if let Some((what, _, limit)) = limits.into_iter().find(|(_, len, limit)| len > limit) {
-            return Err(UtxoRefusal::TooLarge { what: what.into(), limit: limit as u64 });
-        }
+        at_most("blocks", self.blocks.len() as u64, MAX_BLOCKS as u64)?;
+        at_most("reassignments", self.reassignments.len() as u64, MAX_REASSIGNMENTS as u64)?;
         let old = head.extras;
         let (is_empty, children) = (*self == Self::default(), children(slots, head));
         let new = if is_empty && children == 0 {

@@ -100,7 +100,7 @@ impl Head {
         let of_transaction = [self.version, self.lock_time, self.inputs, self.transaction_len, self.blocks];
         words[26..31].copy_from_slice(&of_transaction.map(u32::to_le_bytes));
         for (words, block) in words[31..37].chunks_exact_mut(3).zip(self.head_blocks) {
-            words.copy_from_slice(encode_block(block).as_chunks().0);
+            words.copy_from_slice(&encode_block(block));
         }
         for (words, link) in words[37..49].chunks_exact_mut(3).zip(self.links) {
             words.copy_from_slice(&[link.key, link.previous, link.next].map(u32::to_le_bytes));
@@ -256,13 +256,9 @@ impl Head {
     }
 }
 
-/// Returns the bytes of a block.
-pub fn encode_block(block: BlockRef) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&block.block_id.to_le_bytes());
-    bytes[4..8].copy_from_slice(&block.height.to_le_bytes());
-    bytes[8..].copy_from_slice(&block.subtree.to_le_bytes());
-    bytes
+/// Returns the bytes of a block, as words.
+pub fn encode_block(block: BlockRef) -> [[u8; 4]; 3] {
+    [block.block_id, block.height, block.subtree].map(u32::to_le_bytes)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::head::Head;
 use super::layout::{Hash, INPUT, INPUTS_OF_PAGE};
 use ic_coppice_interface::UtxoRefusal;
+use ic_coppice_storage::bytes::{array_at, u32_at};
 use ic_coppice_storage::slots::{SlotId, Slots};
 
 /// Returns all inputs of a record: the outpoint that each spends.
@@ -45,11 +46,7 @@ pub fn inputs_from(
         next += rest;
     }
     let inputs = bytes.as_chunks::<{ INPUT as usize }>().0.iter();
-    let inputs = inputs.map(|input| {
-        let vout = u32::from_le_bytes([input[32], input[33], input[34], input[35]]);
-        (*input.first_chunk().expect("32 bytes"), vout)
-    });
-    Ok(inputs.collect())
+    Ok(inputs.map(|input| (array_at(input, 0), u32_at(input, 32))).collect())
 }
 
 /// Returns the transactions that inputs spend from, each once.

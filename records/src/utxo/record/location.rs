@@ -35,9 +35,7 @@ pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
 
 /// Returns the bytes that name an external blob.
 pub fn encode_external(store: &ExternalStore) -> Vec<u8> {
-    let mut out = vec![store.store_type as u8, store.file_type as u8];
-    out.extend_from_slice(&store.blob_key);
-    out
+    [&[store.store_type as u8, store.file_type as u8], store.blob_key.as_slice()].concat()
 }
 
 /// Returns the bytes that name a place in the body of a kept block, for a transaction of `len` bytes.
@@ -73,9 +71,8 @@ pub fn own_slot(slots: &Slots, slot: SlotId, head: &Head) -> Option<SlotId> {
 pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
     let parts = allocate(blobs, bytes.len() as u64, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
-        if let Err(error) = blobs.write(part, 0, bytes) {
-            Ic::trap(&format!("a new blob cannot be written: {error}"));
-        }
+        let written = blobs.write(part, 0, bytes);
+        written.unwrap_or_else(|error| Ic::trap(&format!("a new blob cannot be written: {error}")));
     }
     Ok(parts)
 }

@@ -3,8 +3,9 @@
 use super::head::Head;
 use super::inputs::page_slot;
 use super::layout::{ENTRY, EXTRA, HEAD, Hash, PAGE_HEAD, at, page_at};
+use crate::utxo::call::if_found;
 use ic_coppice_interface::{Spender, UtxoHash, UtxoPage, UtxoRefusal};
-use ic_coppice_storage::bytes::u32_at;
+use ic_coppice_storage::bytes::{array_at, u32_at};
 use ic_coppice_storage::slots::{SlotId, Slots};
 use ic_coppice_storage::table::same_key;
 use serde_bytes::ByteBuf;
@@ -42,12 +43,7 @@ pub struct Entry {
 impl Entry {
     #[inline]
     pub fn decode(b: &[u8; ENTRY as usize]) -> Self {
-        let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-        Self {
-            hash: *b.first_chunk().expect("32 bytes"),
-            state: word(32),
-            spender: (*b[36..].first_chunk().expect("32 bytes"), word(68)),
-        }
+        Self { hash: array_at(b, 0), state: u32_at(b, 32), spender: (array_at(b, 36), u32_at(b, 68)) }
     }
 
     /// Returns state and spending data as they follow the hash.
@@ -78,12 +74,10 @@ impl Entry {
     /// `UtxoHashMismatch`.
     #[inline(always)]
     pub fn check_hash(&self, hash: &Hash) -> Result<(), UtxoRefusal> {
-        let stored = &self.hash;
-        if same_key(stored, hash) {
-            Ok(())
-        } else {
-            Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(*stored) })
+        if same_key(&self.hash, hash) {
+            return Ok(());
         }
+        Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(self.hash) })
     }
 
     /// Returns the spender of a spent output.
@@ -166,11 +160,7 @@ impl EntryAddress {
     /// # Errors
     /// `Corrupt`.
     pub fn entry(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Option<Entry>, UtxoRefusal> {
-        match Self::of(slots, master, head, vout) {
-            Ok(address) => Ok(Some(address.read(slots))),
-            Err(UtxoRefusal::UtxoNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(if_found(Self::of(slots, master, head, vout))?.map(|address| address.read(slots)))
     }
 
     /// Returns the address and the entry of an output that is a UTXO.
@@ -209,28 +199,26 @@ impl EntryAddress {
 
     /// Changes the number of spent UTXOs of the page, and the master's number of pages that are all spent.
     pub fn count_spent(self, slots: &mut Slots, change: i32) {
-        if self.page == 0 {
-            add(slots, self.slot, at::SPENT, change);
-            return;
-        }
-        let utxos = slots.read_u32(self.slot, page_at::UTXOS);
-        let (before, after) = add(slots, self.slot, page_at::SPENT, change);
-        let pages = i32::from(after == utxos) - i32::from(before == utxos);
-        if pages != 0 {
-            add(slots, self.master, at::SPENT_EXTRA, pages);
-        }
+        let utxos = if self.page == 0 { 0 } else { slots.read_u32(self.slot, page_at::UTXOS) };
+        self.count(slots, [at::SPENT, page_at::SPENT, at::SPENT_EXTRA], change, |spent| spent == utxos);
     }
 
     /// Changes the number of frozen UTXOs of the page, and the master's number of pages with frozen UTXOs.
     pub fn count_frozen(self, slots: &mut Slots, change: i32) {
+        self.count(slots, [at::FROZEN, page_at::FROZEN, at::FROZEN_EXTRA], change, |frozen| frozen > 0);
+    }
+
+    /// Changes a counter, which lies in the master or in the page, and the master's number of pages whose counter `counts`.
+    #[inline]
+    fn count(self, slots: &mut Slots, [own, of_page, pages]: [u32; 3], change: i32, counts: impl Fn(u32) -> bool) {
         if self.page == 0 {
-            add(slots, self.slot, at::FROZEN, change);
+            add(slots, self.slot, own, change);
             return;
         }
-        let (before, after) = add(slots, self.slot, page_at::FROZEN, change);
-        let pages = i32::from(after > 0) - i32::from(before > 0);
-        if pages != 0 {
-            add(slots, self.master, at::FROZEN_EXTRA, pages);
+        let (before, after) = add(slots, self.slot, of_page, change);
+        let change = i32::from(counts(after)) - i32::from(counts(before));
+        if change != 0 {
+            add(slots, self.master, pages, change);
         }
     }
 }
