@@ -111,7 +111,7 @@ impl Span {
 }
 
 /// Start times of lasting conditions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Since {
     appended: u64,
     appended_at: u64,
@@ -150,24 +150,6 @@ impl Since {
     pub fn appended_at(&self, appended: u64) -> Option<u64> {
         (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
     }
-
-    /// Records the count of appended blocks; a new count is dated `at_secs`.
-    pub fn note_appended(&mut self, appended: u64, at_secs: u64) {
-        // If the clock was set back, the recorded time must not stay in the future.
-        if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
-            (self.appended, self.appended_at) = (appended, at_secs);
-        }
-    }
-
-    /// Records the raised codes, with their start times if known.
-    pub fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
-        let mut codes = [0; CODES];
-        for (code, since) in raised {
-            let noticed = self.of(code).filter(|&noticed| noticed <= now_ns);
-            codes[code as usize] = since.or(noticed).unwrap_or(now_ns);
-        }
-        self.codes = codes;
-    }
 }
 
 /// The samples.
@@ -204,11 +186,28 @@ impl History {
         }
     }
 
-    /// Replaces the start times of lasting conditions.
-    pub fn set_since(&mut self, since: Since) {
-        if since != self.since {
+    /// Records the count of appended blocks, of which a new one is dated `at_secs`, and the raised codes, with their start times if known.
+    pub fn note(
+        &mut self,
+        (appended, at_secs): (u64, u64),
+        raised: impl Iterator<Item = (ProblemCode, Option<u64>)>,
+        now_ns: u64,
+    ) {
+        let since = &mut self.since;
+        let mut codes = [0; CODES];
+        for (code, known) in raised {
+            let noticed = since.of(code).filter(|&noticed| noticed <= now_ns);
+            codes[code as usize] = known.or(noticed).unwrap_or(now_ns);
+        }
+        // If the clock was set back, the recorded time must not stay in the future.
+        let is_dated = since.appended != appended || since.appended_at == 0 || since.appended_at > at_secs;
+        if is_dated {
+            (since.appended, since.appended_at) = (appended, at_secs);
+        }
+        // Compared word by word, because arrays are compared byte by byte, which takes 3,000 instructions.
+        if codes.iter().ne(&since.codes) || is_dated {
+            since.codes = codes;
             since.save(&self.cells);
-            self.since = since;
         }
     }
 

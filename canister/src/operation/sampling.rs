@@ -42,16 +42,12 @@ fn sample(state: &mut State, now_secs: u64, before: u64) {
     let due = state.due();
     let deep = now_secs / COARSE_EVERY != before / COARSE_EVERY;
     state.history.write(&sample_now(state, now_secs, due.as_ref()), deep);
-    let (now_ns, mut since) = (platform::time_ns(), state.history.since.clone());
-    since.note_appended(
-        state.chain.state().appended_blocks,
-        state.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
-    );
+    let appended_at = state.chain.appended_at().map_or(now_secs, |at| at.min(now_secs));
+    let now_ns = platform::time_ns();
     state.note_due_blobs(now_ns);
     // `HeadUnreadable` is checked only in deep samples; other samples keep its start time.
     let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
-    let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
+    let kept = state.history.since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
     let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
-    since.note_codes(found.chain(kept), now_ns);
-    state.history.set_since(since);
+    state.history.note((state.chain.state().appended_blocks, appended_at), found.chain(kept), now_ns);
 }
