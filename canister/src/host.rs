@@ -12,9 +12,9 @@ use crate::places;
 use crate::state::{mutate, read};
 use ic_certification::{HashTree, fork, labeled, pruned};
 use ic_coppice_interface::{HttpRequest, HttpResponse};
+use ic_coppice_storage::Space;
 use ic_coppice_storage::cell::Cell as Stored;
 use ic_coppice_storage::header::Header;
-use ic_coppice_storage::{OpenError, Space};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -75,7 +75,7 @@ pub fn memory(name: &str) -> Result<Memory, String> {
             names.len() - 1
         }
     };
-    let space = Rc::new(memory::space(places::HOST_SPACES + at as u8).map_err(|why: OpenError| why.to_string())?);
+    let space = Rc::new(memory::space(places::HOST_SPACES + at as u8)?);
     MEMORIES.with_borrow_mut(|memories| memories.insert(name.to_string(), Rc::clone(&space)));
     Ok(space)
 }

@@ -65,7 +65,7 @@ impl Coppice {
     /// # Errors
     /// `BadArgument`; nothing has changed.
     pub fn set_policy(change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
-        prune::change_policy(change)
+        prune::set_prune_policy(change.clone())
     }
 
     /// Checks what would refuse any next block: a rollback or an upload that is under way, missing cycles, the emergency mark, and in the first
@@ -82,7 +82,7 @@ impl Coppice {
     /// # Errors
     /// [`RollbackError`]; nothing has changed.
     pub fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
-        blocks::roll_back(|state| state.roll_back_at_most(number, u64::MAX, false))
+        blocks::message_with_work(|state| state.roll_back_at_most(number, u64::MAX, false))
     }
 
     /// Returns the memory of a name, of up to 1 GiB, for a stable structure of the canister; makes it if there is none. Memory that a structure

@@ -1,6 +1,7 @@
 //! The canister's arena and its spaces, opened once and held on the heap.
 
 use crate::platform::{self, Ic};
+use crate::settings::config;
 use ic_coppice_interface::storage::in_arena;
 use ic_coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
 use ic_coppice_records::owners;
@@ -65,7 +66,17 @@ fn opened() -> Arena {
     arena().unwrap_or_else(|why| platform::trap(&why.to_string()))
 }
 
+/// Applies the memory limits of the settings.
+pub fn bound(config: &Config) {
+    let arena = opened();
+    arena.growth().set_max_pages(config.max_stable_pages);
+    arena.growth().set_terms(terms(config.nodes, config.reserved_cycles_limit));
+    arena.set_reserve(records_reserve(config.max_stable_pages));
+    arena.set_log_class(config::class(config));
+}
+
 /// Sets the cap on raw pages of 64 KiB.
+#[cfg(test)]
 pub fn set_max_pages(pages: u64) {
     growth(|growth| growth.set_max_pages(pages));
 }
@@ -74,21 +85,6 @@ pub fn set_max_pages(pages: u64) {
 #[cfg(test)]
 pub fn max_pages() -> u64 {
     growth(Growth::max_pages)
-}
-
-/// Sets the bytes that records may not use.
-pub fn set_reserve(bytes: u64) {
-    opened().set_reserve(bytes);
-}
-
-/// Sets the class of the log's blobs.
-pub fn set_log_class(class: Class) {
-    opened().set_log_class(class);
-}
-
-/// Sets the inputs to the growth check.
-pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
-    growth(|growth| growth.set_terms(terms(nodes, reserved_cycles_limit)));
 }
 
 /// Returns the raw pages in use; the platform bills these.

@@ -36,10 +36,9 @@ fn check(state: &State, caller: Principal, roles: &[Role]) -> Result<(), String>
         refused.push_str(if number == 0 { " " } else { " or " });
         let _ = write!(refused, "{role:?}");
     }
-    refused.push_str(if roles == EXPORTERS {
-        "; an operator can call register_exporter"
-    } else {
-        "; an admin can call grant_role"
+    refused.push_str(match roles {
+        EXPORTERS => "; an operator can call register_exporter",
+        _ => "; an admin can call grant_role",
     });
     Err(refused)
 }
@@ -59,21 +58,14 @@ pub enum Inspected {
 /// is not read, so the check costs the same for any length.
 pub fn inspect(exported: &[&[&str]]) -> Inspected {
     let name = platform::method_name();
-    #[cfg(feature = "bench")]
-    if name.starts_with("bench_") {
-        return read(|state| check(state, platform::caller(), OPERATORS)).into();
-    }
     let method = TABLE.iter().find(|of| of.name == name);
-    match method.filter(|_| exported.iter().any(|set| set.contains(&name.as_str()))) {
-        Some(method) => read(|state| filter(state, method)).into(),
-        None => Inspected::NotMine,
-    }
-}
-
-impl From<Result<(), String>> for Inspected {
-    fn from(checked: Result<(), String>) -> Self {
-        checked.map_or_else(Self::Refused, |()| Self::Accepted)
-    }
+    let checked = match method.filter(|_| exported.iter().any(|set| set.contains(&name.as_str()))) {
+        #[cfg(feature = "bench")]
+        _ if name.starts_with("bench_") => read(|state| check(state, platform::caller(), OPERATORS)),
+        Some(method) => read(|state| filter(state, method)),
+        None => return Inspected::NotMine,
+    };
+    checked.map_or_else(Inspected::Refused, |()| Inspected::Accepted)
 }
 
 fn filter(state: &State, method: &Method) -> Result<(), String> {

@@ -104,11 +104,7 @@ impl Log {
     fn entry(&self, number: u64) -> Option<LogEntry> {
         let bytes: [u8; places::LOG_LINE_LEN] = self.lines.space().read(self.lines.slot(number));
         let word = |at: usize| u64_at(&bytes, at);
-        let priority = match bytes[16] {
-            0 => LogPriority::Error,
-            1 => LogPriority::Info,
-            _ => return None,
-        };
+        let priority = *[LogPriority::Error, LogPriority::Info].get(usize::from(bytes[16]))?;
         let len = usize::from(u16_at(&bytes, 18));
         let message = std::str::from_utf8(bytes.get(TEXT..TEXT + len)?).ok()?.to_string();
         (word(0) == number).then(|| LogEntry { number, time_ns: word(8), priority, message })

@@ -23,10 +23,6 @@ mod blocks;
 mod choice;
 mod duty;
 mod key;
-#[cfg(not(feature = "records"))]
-#[path = "daemon/no_records.rs"]
-mod records;
-#[cfg(feature = "records")]
 pub mod records;
 
 use crate::logs;
@@ -45,12 +41,17 @@ use std::mem::replace;
 pub fn start(state: &mut State) {
     cycles::set_pause(None);
     start_safety(state);
+    begin(state);
+    judge(state, cycles::set_aside_by_hooks(state.config.nodes));
+}
+
+/// Arms the one-shots. Work on blocks that was due before is not late.
+fn begin(state: &mut State) {
     let now = platform::time_ns();
     state.clock.blocks_at = None;
     state.blocks_by(now, now + state.pruner.interval_secs() * NS);
     rearm(state, now);
     key::arm(state, 0);
-    judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
 
 /// Starts the safety timer.
@@ -112,18 +113,13 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
     } else if before == Some(Pause::UntilACall) {
         start_safety(state);
     }
-    // Work that was due before the pause is not late.
-    let now = platform::time_ns();
-    state.clock.blocks_at = None;
-    state.blocks_by(now, now + state.pruner.interval_secs() * NS);
-    rearm(state, now);
-    key::arm(state, 0);
+    begin(state);
 }
 
 /// Arms the one-shot for what a message has made due: an upload, a rollback, a reset, a job, a lease. Wakes overdue timers.
 pub fn arm(state: &mut State) {
     let now = platform::time_ns();
-    watch_at(state, now);
+    watch(state, now);
     rearm(state, now);
 }
 
@@ -133,7 +129,7 @@ pub fn arm_work(state: &mut State) {
     let now = platform::time_ns();
     state.clock.marks_reached = 0;
     // First, because arming hides that the platform's timer is lost.
-    watch_at(state, now);
+    watch(state, now);
     state.blocks_by(now, now + state.pruner.interval_secs() * NS);
     rearm(state, now);
 }
@@ -142,18 +138,15 @@ pub fn arm_work(state: &mut State) {
 /// that would make each of many acknowledgements 1.3 % more expensive.
 pub fn on_ack(state: &mut State) {
     let now = platform::time_ns();
-    let at = match state.admission().exhausted {
-        Some(HeldBy::PruneLag) => now,
-        _ => now + state.pruner.interval_secs() * NS,
-    };
-    prune_by(state, now, at);
+    let is_refusing = state.admission().exhausted == Some(HeldBy::PruneLag);
+    prune_by(state, now, if is_refusing { now } else { now + state.pruner.interval_secs() * NS });
 }
 
 /// Records a producer's call to the chain: wakes overdue timers, and arms the one-shot for the pruning that the call makes due, which is not
 /// before the safety timer by default. Call [`on_called`] after the call's work.
 pub fn on_call(state: &mut State) {
     let now = platform::time_ns();
-    watch_at(state, now);
+    watch(state, now);
     state.pruner.last_call = now;
     prune_by(state, now, now.saturating_add(state.pruner.interval_secs() * NS));
 }
@@ -207,11 +200,7 @@ fn arm_at(state: &mut State, now: u64, at: u64) {
 /// Wakes the timers if one is overdue by more than an interval. After a trap in `canister_global_timer` the platform's timer is gone while
 /// `ic-cdk-timers` assumes that it is set, so arming anew does not help and the daemon would stop unnoticed. The check only compares times.
 /// Messages of producers, workers and operators call it; they do none of the daemon's work.
-pub fn watch(state: &mut State) {
-    watch_at(state, platform::time_ns());
-}
-
-fn watch_at(state: &mut State, now: u64) {
+fn watch(state: &mut State, now: u64) {
     if let Some(due) = state.overdue(now) {
         wake(state, due);
     }
@@ -237,15 +226,6 @@ fn fire_safety(state: &mut State) {
     fire(state, Timer::Safety, planned + now.saturating_sub(planned) / interval * interval);
 }
 
-/// Makes the work due that a firing of the safety timer does: on blocks every ten minutes, and on a job at the job's interval.
-fn due_now(state: &mut State, now: u64) {
-    // Not at the interval of a job, because each part of it would then take two firings.
-    if state.clock.safety_secs == SAFETY_SECS || now >= state.clock.blocks_worked_at + SAFETY_SECS * NS {
-        state.clock.blocks_at = Some(state.clock.blocks_at.map_or(now, |due| due.min(now)));
-    }
-    records::due_now(state, now);
-}
-
 /// Does the work of a firing that was to come at `at`: checks the cycles, does the work of one duty, and arms the one-shot for the next.
 pub fn fire(state: &mut State, timer: Timer, at: u64) {
     let now = platform::time_ns();
@@ -253,7 +233,11 @@ pub fn fire(state: &mut State, timer: Timer, at: u64) {
     let chosen = cycles::in_timer(others, || {
         judge(state, 0);
         if timer == Timer::Safety {
-            due_now(state, now);
+            // Blocks not at the interval of a job, because each part of the job would then take two firings.
+            if state.clock.safety_secs == SAFETY_SECS || now >= state.clock.blocks_worked_at + SAFETY_SECS * NS {
+                state.clock.blocks_at = Some(state.clock.blocks_at.map_or(now, |due| due.min(now)));
+            }
+            records::due_now(state, now);
         }
         if state.clock.fires_at.is_some_and(|armed| armed <= now) {
             state.clock.fires_at = None;

@@ -9,17 +9,12 @@ use ic_coppice_storage::blob::{Class, Owner};
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {
-    let classes: Vec<ClassStorage> = Class::all()
-        .map(|class| {
-            let of = state.blobs.arena().class_counters(class);
-            ClassStorage {
-                class: class.size(),
-                free: of.free.into(),
-                quarantined: of.quarantined.into(),
-                lost: of.lost.into(),
-            }
-        })
-        .collect();
+    let of_class = |class: Class| {
+        let of = state.blobs.arena().class_counters(class);
+        let [free, quarantined, lost] = [of.free, of.quarantined, of.lost].map(u64::from);
+        ClassStorage { class: class.size(), free, quarantined, lost }
+    };
+    let classes: Vec<ClassStorage> = Class::all().map(of_class).collect();
     let owners: Vec<OwnerStorage> = ic_coppice_interface::Owner::ALL
         .into_iter()
         .zip(Owner::all())

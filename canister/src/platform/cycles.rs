@@ -8,6 +8,7 @@
 //! Every kind of message sets aside slightly less than a timer's call does ([`platform::timer_call_cycles`]).
 
 use crate::platform;
+use ic_coppice_storage::{Ic, Platform as _};
 use std::cell::Cell;
 
 /// Timer calls that the balance must pay for: the firing, the call that it makes to itself, and one for a message in between.
@@ -62,16 +63,12 @@ pub fn in_timer<T>(others: u32, work: impl FnOnce() -> T) -> T {
 
 /// Liquid cycles between messages, callable in any message.
 pub fn between_messages() -> u128 {
-    if IN_TIMERS.get() > 0 || platform::in_replicated_execution() {
-        between_updates()
-    } else {
-        platform::liquid_cycles()
-    }
+    if IN_TIMERS.get() > 0 || Ic::is_replicated() { between_updates() } else { Ic::liquid_cycles() }
 }
 
 /// As [`between_messages`], for an update or a timer's work only; saves asking the platform for the kind of message.
 pub fn between_updates() -> u128 {
-    platform::liquid_cycles().saturating_add(set_aside(1 + IN_TIMERS.get()))
+    Ic::liquid_cycles().saturating_add(set_aside(1 + IN_TIMERS.get()))
 }
 
 /// Returns whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside,

@@ -39,11 +39,6 @@ pub fn instructions() -> u64 {
     Ic::instructions()
 }
 
-/// Cycles above the freezing threshold: what the canister may still spend.
-pub fn liquid_cycles() -> u128 {
-    Ic::liquid_cycles()
-}
-
 /// Cycles that must be liquid when a timer fires, because `ic-cdk-timers` calls the canister itself, and a call sets aside what its reply
 /// may cost.
 pub fn timer_call_cycles() -> u128 {
@@ -117,11 +112,6 @@ pub fn preset_hash_key() -> Option<[u8; ic_coppice_storage::KEY]> {
 pub fn wake_timers() {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::global_timer_set(time_ns());
-}
-
-/// Returns whether the message runs in replicated mode, on all replicas of the subnet.
-pub fn in_replicated_execution() -> bool {
-    Ic::is_replicated()
 }
 
 /// The subnet's certificate for the certified data; `None` outside queries.

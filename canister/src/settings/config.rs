@@ -1,7 +1,7 @@
 //! The settings, persisted with the roles in one cell.
 
+use crate::places;
 use crate::settings::roles::Roles;
-use crate::{memory, places};
 use ic_coppice_interface::{
     BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange,
     cycles_of_ticks, greatest_records, records_reserve,
@@ -17,9 +17,8 @@ pub const CELL: Cell = Cell {
     capacity: 64 << 10,
     header: Header { name: "settings and roles", magic: *b"CPCF", version: 1 },
 };
-/// Maximum pages of a canister: 500 GiB.
-const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / ic_coppice_storage::WASM_PAGE;
-const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
+// A canister has at most 500 GiB.
+const _: () = assert!(MAX_GRANULES * GRANULE / ic_coppice_storage::WASM_PAGE == MAX_STABLE_PAGES);
 
 /// Seconds of ticks whose cycles must be left where feeding stops: 30 days.
 const FEED_SECS: u64 = 30 * 86_400;
@@ -29,21 +28,18 @@ const FEED_SECS: u64 = 30 * 86_400;
 /// # Errors
 /// `BadArgument`.
 pub fn new(arg: &InitArg) -> Result<Config, ConfigError> {
-    let mut config = Config { utxo: utxo_settings(None), ..Config::default() };
-    if let Some(log_class) = arg.log_class {
-        config.log_class = log_class;
-    }
+    let defaults = Config::default();
+    let log_class = arg.log_class.unwrap_or(defaults.log_class);
+    let config = Config { utxo: utxo_settings(None), log_class, ..defaults };
     if Class::of_size(config.log_class).is_none() {
-        let why = "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes".into();
-        return Err(ConfigError::BadArgument(BadArgument { field: "log_class".into(), why }));
+        return Err(BadArgument::new("log_class", "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes").into());
     }
+    let of_retries = |retries| UtxoSettingsChange { least_retries: Some(retries), ..Default::default() };
     config.changed(&ConfigChange {
         max_stable_pages: arg.max_stable_pages,
         nodes: arg.nodes,
         reserved_cycles_limit: arg.reserved_cycles_limit,
-        utxo: arg
-            .least_retries
-            .map(|retries| UtxoSettingsChange { least_retries: Some(retries), ..Default::default() }),
+        utxo: arg.least_retries.map(of_retries),
         ..ConfigChange::default()
     })
 }
@@ -56,14 +52,6 @@ pub fn utxo_settings(stored: Option<UtxoSettings>) -> Option<UtxoSettings> {
 /// The class of the log's blobs.
 pub fn class(config: &Config) -> Class {
     Class::of_size(config.log_class).expect("checked when it was set")
-}
-
-/// Applies the memory limits.
-pub fn bound_memory(config: &Config) {
-    memory::set_max_pages(config.max_stable_pages);
-    memory::set_reserve(records_reserve(config.max_stable_pages));
-    memory::set_log_class(class(config));
-    memory::set_terms(config.nodes, config.reserved_cycles_limit);
 }
 
 /// The cap on billed bytes for new records (`max_utxo_bytes`), given the policy's target.
@@ -110,6 +98,7 @@ pub struct Stored {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory;
 
     #[test]
     fn a_value_out_of_its_range_is_refused_with_its_name() {

@@ -12,6 +12,7 @@ use ic_coppice_interface::{
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
     ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
+use ic_coppice_records::pruning::check_retentions;
 use std::convert::Infallible;
 use std::mem::replace;
 
@@ -29,11 +30,17 @@ impl State {
         let shown = |state: &Self| fields(&state.config);
         self.noting(method, format!("{change:?}"), shown, |state| {
             let config = state.config.changed(change)?;
-            state.check_records_settings(&config)?;
+            if let Some(utxo) = config.utxo.as_ref().filter(|_| records::KEPT) {
+                check_retentions(&state.records.pruner.stored().settings, utxo, "block_height_retention")?;
+            }
             fit::check_caps(&state.config, &config, state.pruner.policy().map_or(0, |policy| policy.target_bytes))?;
             let before = replace(&mut state.config, config);
             state.save_config();
-            state.note_records_settings(&before);
+            if let (true, Some(before), Some(new)) = (records::KEPT, before.utxo, &state.config.utxo)
+                && before.block_height_retention != new.block_height_retention
+            {
+                state.records.pruner.note_retention(before.block_height_retention);
+            }
             Ok(state.config.clone())
         })
     }
@@ -77,8 +84,8 @@ impl State {
             if grant.role == Role::Exporter {
                 state.exporters.revoke(grant.principal);
             }
-            if grant.role == Role::BlobWorker {
-                state.end_leases(grant.principal);
+            if records::KEPT && grant.role == Role::BlobWorker {
+                state.records.deletions.end_leases(Some(grant.principal), platform::time_ns());
             }
             state.save_config();
             Ok(revoked)
@@ -165,8 +172,9 @@ impl State {
             if stopped != state.deletions_stopped.is_some() {
                 state.deletions_stopped = stopped.then(platform::time_ns);
                 state.save_config();
-                if stopped {
-                    state.stop_deleting_records();
+                if records::KEPT && stopped {
+                    state.records.pruner.stop();
+                    state.records.deletions.end_leases(None, platform::time_ns());
                 }
             }
             Ok(())
@@ -192,7 +200,9 @@ impl State {
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| named(state.pruner.shown_faults());
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
-            state.acknowledge_applying();
+            if records::KEPT {
+                state.records.applier.acknowledge();
+            }
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
         });
         acknowledged
@@ -232,11 +242,6 @@ impl State {
         self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
         self.chain.check_depth(number, most)?;
         self.check_complete(number, incomplete)?;
-        Ok(self.roll_back(number))
-    }
-
-    /// Carries out a rollback after its checks.
-    fn roll_back(&mut self, number: u64) -> Rollback {
         if self.chain.state().rollback_to.is_none() && self.chain.state().head() != Some(number) {
             tally::rolled_back();
         }
@@ -245,7 +250,7 @@ impl State {
         let state = self.chain.state();
         let waits = self.rollback_waits();
         let not_restored = records::KEPT.then_some(not_restored);
-        Rollback { head: state.next - 1, removed, not_restored, has_more: state.rollback_to.is_some(), waits }
+        Ok(Rollback { head: state.next - 1, removed, not_restored, has_more: state.rollback_to.is_some(), waits })
     }
 
     /// Empties the chain, so that it can begin again at any number.

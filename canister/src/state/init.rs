@@ -71,7 +71,7 @@ pub fn upgrade(change: Option<&ConfigChange>) -> Result<(), String> {
 
 fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records: records_cap } = stored;
-    config::bound_memory(&config);
+    memory::bound(&config);
     let arena = memory::arena()?;
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
@@ -84,7 +84,7 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
         records_cap,
         blobs: BlobStore::open(arena.clone()),
         chain: ChainStore::open(&arena, Rc::clone(&cells), config::class(&config), key.clone())?,
-        records: records::Stores::open(&arena, &cells, &key)?,
+        records: records::open(&arena, &cells, &key)?,
         pruner,
         exporters: Exporters::open(Rc::clone(&cells))?,
         audit: AuditLog::open(Rc::clone(&cells))?,

@@ -5,10 +5,6 @@ mod control;
 mod init;
 mod key;
 mod noted;
-#[cfg(not(feature = "records"))]
-#[path = "no_records.rs"]
-pub mod records;
-#[cfg(feature = "records")]
 pub mod records;
 pub mod tally;
 mod tick;
@@ -21,7 +17,7 @@ use crate::logs::history::History;
 use crate::platform::{self, cycles};
 use crate::settings::config::{self, RecordsCap};
 use crate::settings::roles::Roles;
-use crate::{logs, places};
+use crate::{logs, memory, places};
 use clock::Clock;
 use ic_coppice_chain::export::{Exporters, Guard};
 use ic_coppice_chain::pruning::{Constraints, Due, Pruner};
@@ -104,14 +100,13 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
 impl State {
     /// Persists the settings, the roles and whether deletions are stopped, and applies the memory limits.
     pub fn save_config(&mut self) {
-        config::bound_memory(&self.config);
+        memory::bound(&self.config);
         self.bound_feeding();
-        let Self { config, roles, deletions_stopped, records_cap, .. } = &*self;
         let stored = config::Stored {
-            config: config.clone(),
-            roles: roles.clone(),
-            deletions_stopped: *deletions_stopped,
-            records: *records_cap,
+            config: self.config.clone(),
+            roles: self.roles.clone(),
+            deletions_stopped: self.deletions_stopped,
+            records: self.records_cap,
         };
         if let Err(why) = config::CELL.save(&self.cells, &stored) {
             platform::trap(&format!("settings and roles: {why}"));
@@ -127,7 +122,9 @@ impl State {
         }
         self.rewrite_key();
         self.chain.rewrite();
-        self.records.rewrite();
+        if records::KEPT {
+            self.records.rewrite();
+        }
         self.pruner.rewrite();
         self.exporters.rewrite();
         self.audit.rewrite();
@@ -155,7 +152,7 @@ impl State {
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),
-            applying: self.applied_before().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
+            applying: self.records.applier.next().map(|before| Guard { before, held_by: HeldBy::UtxoApply }),
             stopped_since: self.deletions_stopped,
             low_on_cycles: cycles::are_low(self.config.min_liquid_cycles),
         }

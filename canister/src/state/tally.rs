@@ -3,39 +3,25 @@
 use ic_coppice_interface::{AppendError, NoMemory, UploadError};
 use std::cell::{Cell, RefCell};
 
-/// Lists reasons for refusing a block, each with the errors that it stands for.
-macro_rules! reasons {
-    ($($reason:ident = $error:pat,)*) => {
-        /// Reasons for refusing a block, as named in replies.
-        pub const REASONS: [&str; 13] = [$(stringify!($reason)),*];
+/// Returns whether an error has this reason.
+type IsMeant = fn(&AppendError) -> bool;
 
-        fn reason(error: &AppendError) -> Option<usize> {
-            enum Reason {
-                $($reason),*
-            }
-            match error {
-                $($error => Some(Reason::$reason as usize),)*
-                _ => None,
-            }
-        }
-    };
-}
-
-reasons! {
-    Conflict = AppendError::Conflict { .. },
-    Gap = AppendError::Gap { .. },
-    WrongParent = AppendError::WrongParent { .. },
-    Pruned = AppendError::Pruned { .. },
-    TooLarge = AppendError::TooLarge { .. },
-    BadEncoding = AppendError::BadEncoding { .. },
-    CapacityExhausted = AppendError::CapacityExhausted { .. },
-    OutOfSpace = AppendError::NoMemory(NoMemory::OutOfSpace),
-    LowCycles = AppendError::NoMemory(NoMemory::LowCycles { .. }),
-    ReservedCyclesLimit = AppendError::NoMemory(NoMemory::ReservedCyclesLimit { .. }),
-    UploadOpen = AppendError::UploadOpen(_),
-    RollbackUnderway = AppendError::RollbackUnderway { .. },
-    ResetUnderway = AppendError::ResetUnderway { .. },
-}
+/// Reasons for refusing a block, as named in replies, each with a test for its errors.
+const REASONS: [(&str, IsMeant); 13] = [
+    ("Conflict", |error| matches!(error, AppendError::Conflict { .. })),
+    ("Gap", |error| matches!(error, AppendError::Gap { .. })),
+    ("WrongParent", |error| matches!(error, AppendError::WrongParent { .. })),
+    ("Pruned", |error| matches!(error, AppendError::Pruned { .. })),
+    ("TooLarge", |error| matches!(error, AppendError::TooLarge { .. })),
+    ("BadEncoding", |error| matches!(error, AppendError::BadEncoding { .. })),
+    ("CapacityExhausted", |error| matches!(error, AppendError::CapacityExhausted { .. })),
+    ("OutOfSpace", |error| matches!(error, AppendError::NoMemory(NoMemory::OutOfSpace))),
+    ("LowCycles", |error| matches!(error, AppendError::NoMemory(NoMemory::LowCycles { .. }))),
+    ("ReservedCyclesLimit", |error| matches!(error, AppendError::NoMemory(NoMemory::ReservedCyclesLimit { .. }))),
+    ("UploadOpen", |error| matches!(error, AppendError::UploadOpen(_))),
+    ("RollbackUnderway", |error| matches!(error, AppendError::RollbackUnderway { .. })),
+    ("ResetUnderway", |error| matches!(error, AppendError::ResetUnderway { .. })),
+];
 
 thread_local! {
     static REFUSED: RefCell<[u64; REASONS.len()]> = const { RefCell::new([0; REASONS.len()]) };
@@ -45,7 +31,7 @@ thread_local! {
 /// Counts a refused block.
 #[cold]
 pub fn refused(error: &AppendError) {
-    if let Some(reason) = reason(error) {
+    if let Some(reason) = REASONS.iter().position(|(_, is_meant)| is_meant(error)) {
         REFUSED.with_borrow_mut(|all| all[reason] += 1);
     }
 }
@@ -65,7 +51,7 @@ pub fn rolled_back() {
 
 /// Returns the number of refused blocks, by reason.
 pub fn refusals() -> impl Iterator<Item = (&'static str, u64)> {
-    REASONS.into_iter().zip(REFUSED.with_borrow(|all| *all))
+    REASONS.into_iter().map(|(reason, _)| reason).zip(REFUSED.with_borrow(|all| *all))
 }
 
 /// Returns the number of rollbacks.
@@ -104,8 +90,8 @@ mod tests {
             AppendError::ResetUnderway { left: 0 },
         ];
         for (at, error) in all.iter().enumerate() {
-            assert_eq!(reason(error), Some(at));
-            assert!(format!("{error:?}").contains(REASONS[at]), "{error:?}");
+            assert_eq!(REASONS.iter().filter(|(_, is_meant)| is_meant(error)).count(), 1);
+            assert!(REASONS[at].1(error) && format!("{error:?}").contains(REASONS[at].0), "{error:?}");
         }
         forget();
         all.iter().for_each(refused);

@@ -1,6 +1,7 @@
 //! Work that is undone over several messages: rollbacks, aborted uploads, and the leftovers of a reset.
 
 use super::State;
+use super::records::KEPT;
 use crate::logs;
 use ic_coppice_interface::UtxoError;
 use ic_coppice_records::apply::TakenBack;
@@ -24,7 +25,9 @@ impl State {
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());
         let mut waits = None;
-        self.begin_taking_back();
+        if KEPT {
+            self.records.utxo.begin_message();
+        }
         while let Some(left) = self.chain.rollback_left() {
             if let Some(number) = self.chain.next_to_roll_back()
                 && let Some((taken, lost)) = self.take_back(number, is_fresh, &mut faults)
@@ -47,7 +50,9 @@ impl State {
             budget.charge(removed.ops, 0);
             if removed.began {
                 done.blocks += 1;
-                self.lower_applying();
+                if KEPT {
+                    self.records.applier.lower(self.chain.state().next, None);
+                }
             }
             is_fresh = false;
             faults.extend(removed.faults);

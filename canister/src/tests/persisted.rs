@@ -63,7 +63,7 @@ fn records() {
     let due: Vec<Tx> = (0..9).map(|i| Tx::orphan(10 + i, 1)).collect();
     let old = Tx::of(70, &[([9; 32], 0)], 1);
     mutate(|state| {
-        let settings = state.utxo_settings().clone();
+        let settings = settings_of(&state.config).clone();
         let call = ic_coppice_records::utxo::Call {
             height: 1_000,
             now_ns: 5,

@@ -118,8 +118,13 @@ fn upgrade_to_the_build_without_records_is_refused_while_anything_of_them_is_kep
     coppice.pass(3_600);
     assert_eq!(coppice.storage().utxo.unwrap().records, 0);
 
+    // A job that waits is left, and no timer fires for it.
+    coppice.producer().utxo_notify_block(900, true).answer().unwrap();
     coppice.upgrade_to(wasm::blocks_canister(), None).unwrap();
     assert_eq!((coppice.storage().utxo, coppice.chain().len()), (None, 1));
+    coppice.pass(3_600);
+    let next = coppice.prune_status().next_tick_ns - coppice.ic.now();
+    assert!(next > 30 * 1_000_000_000, "the next firing comes in {next} ns; the job's interval is 10 s");
     // The other way.
     coppice.append_plain(1..2, 100);
     coppice.upgrade();

@@ -1,5 +1,6 @@
 //! Endpoints for blocks: append, upload, roll back, reset, read.
 
+use super::arming;
 use crate::api::certified;
 use crate::api::wire::compressed::{self, Unreadable};
 use crate::operation::daemon;
@@ -16,6 +17,15 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
         daemon::on_call(state);
         let done = run(state);
         daemon::on_called(state);
+        done
+    })
+}
+
+/// As [`message`], for one that may leave work, such as the rest of a rollback.
+pub fn message_with_work<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    message(|state| {
+        let done = run(state);
+        daemon::arm(state);
         done
     })
 }
@@ -75,11 +85,9 @@ fn append_in_order(state: &mut State, blocks: &[AppendBlock]) -> AppendedBlocks 
 }
 
 pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
-    message(|state| {
+    message_with_work(|state| {
         let admission = state.admission();
-        let begun = state.chain.begin(&mut state.blobs, &block, caller(), &admission, time_secs());
-        daemon::arm(state);
-        begun
+        state.chain.begin(&mut state.blobs, &block, caller(), &admission, time_secs())
     })
     .inspect_err(tally::refused)
 }
@@ -93,32 +101,15 @@ pub fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
 }
 
 pub fn abort_block(number: u64) -> Result<bool, UploadError> {
-    message(|state| {
-        let aborted = state.abort_upload(number);
-        daemon::arm(state);
-        aborted
-    })
+    message_with_work(|state| state.abort_upload(number))
 }
 
 pub fn rollback_to(number: u64, incomplete: Option<bool>) -> Result<Rollback, RollbackError> {
-    roll_back(|state| state.rollback_to(number, incomplete == Some(true)))
-}
-
-/// Rolls back and arms the daemon, which continues the rollback.
-pub fn roll_back<T>(run: impl FnOnce(&mut State) -> T) -> T {
-    message(|state| {
-        let rolled_back = run(state);
-        daemon::arm(state);
-        rolled_back
-    })
+    message_with_work(|state| state.rollback_to(number, incomplete == Some(true)))
 }
 
 pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
-    mutate(|state| {
-        let done = state.reset_chain(&reset);
-        daemon::arm(state);
-        done
-    })
+    arming(|state| state.reset_chain(&reset))
 }
 
 pub fn get_head() -> Result<BlockHeader, ReadError> {

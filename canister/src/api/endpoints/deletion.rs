@@ -1,11 +1,11 @@
 //! Endpoints for the deletion queue of external blobs (`docs/design/deletion-queue.md`).
 
+use super::arming;
 use super::records::noting;
 use crate::logs::audit::field;
-use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{caller, cycles, time_ns};
-use crate::state::{State, mutate, read};
+use crate::state::{State, read};
 use ic_coppice_interface::access::UTXO_FEEDERS;
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::*;
@@ -15,11 +15,7 @@ use std::convert::Infallible;
 
 /// Runs an operation of the queue at the present time, then arms the daemon.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
-    mutate(|state| {
-        let result = run(state, time_ns());
-        daemon::arm(state);
-        result
-    })
+    arming(|state| run(state, time_ns()))
 }
 
 /// Runs a message as [`message`] does; writes calls of operators without a feeder's role to the audit log, with the blob's row.

@@ -1,5 +1,6 @@
 //! Endpoints for exporters and their pages.
 
+use super::arming_work;
 use crate::operation::daemon;
 use crate::platform;
 use crate::platform::meter::{Hot, counted};
@@ -12,10 +13,7 @@ pub fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
 }
 
 pub fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
-    mutate(|state| {
-        daemon::arm_work(state);
-        state.remove_exporter(&which)
-    })
+    arming_work(|state| state.remove_exporter(&which))
 }
 
 pub fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {

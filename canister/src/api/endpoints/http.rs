@@ -6,8 +6,6 @@ use crate::state::read;
 use ic_coppice_interface::{HttpRequest, HttpResponse};
 
 pub fn http_request(request: HttpRequest) -> HttpResponse {
-    match host::answer(&request) {
-        Some(answer) => read(|state| http::certified(state, answer)),
-        None => read(|state| http::respond(state, &request)),
-    }
+    let of_host = host::answer(&request);
+    read(|state| of_host.map_or_else(|| http::respond(state, &request), |answer| http::certified(state, answer)))
 }

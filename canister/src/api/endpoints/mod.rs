@@ -16,34 +16,45 @@ pub mod records;
 #[cfg(feature = "records")]
 pub mod utxo;
 
-use super::{access, wire};
+// `calls!` names the check of a caller by the kind of the method.
+use super::access::{admit as update, admit_reader as query};
+use super::wire;
+use crate::operation::daemon;
 use crate::platform;
+use crate::state::{State, mutate};
 use candid::CandidType;
 #[cfg(feature = "records")]
 use candid::Principal;
 use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Serves an update.
-fn update<A, R: CandidType>(
-    roles: &[Role],
+/// Serves a call whose caller was admitted or refused.
+fn serve<A, R: CandidType>(
+    admitted: Result<(), String>,
     decode: fn(&[u8]) -> Result<A, String>,
     reply: &[u8],
     run: impl FnOnce(A) -> R,
 ) {
-    let args = access::admit(roles).and_then(|()| decode(&platform::argument()));
+    let args = admitted.and_then(|()| decode(&platform::argument()));
     platform::answer(args.map(|args| wire::answer(reply, run(args))));
 }
 
-/// Serves a query.
-fn query<A, R: CandidType>(
-    roles: &[Role],
-    decode: fn(&[u8]) -> Result<A, String>,
-    reply: &[u8],
-    run: impl FnOnce(A) -> R,
-) {
-    let args = access::admit_reader(roles).and_then(|()| decode(&platform::argument()));
-    platform::answer(args.map(|args| wire::answer(reply, run(args))));
+/// Runs a message that may make work due, then arms the daemon.
+fn arming<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    mutate(|state| {
+        let done = run(state);
+        daemon::arm(state);
+        done
+    })
+}
+
+/// As [`arming`], for a message that may make blocks due or free them to be pruned.
+fn arming_work<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    mutate(|state| {
+        let done = run(state);
+        daemon::arm_work(state);
+        done
+    })
 }
 
 macro_rules! calls {
@@ -57,7 +68,8 @@ macro_rules! calls {
     }) => {
         $(pub fn $name() {
             let run = |($($arg,)*): ($($type,)*)| -> calls!(@reply $answer $(, $error)?) { super::$area::$name($($arg),*) };
-            $kind(ic_coppice_interface::access::$roles, calls!(@decode $name), wire::tables::replies::$name, run);
+            let admitted = $kind(ic_coppice_interface::access::$roles);
+            serve(admitted, calls!(@decode $name), wire::tables::replies::$name, run);
         })*
     };
     (@reply $answer:ty) => { $answer };

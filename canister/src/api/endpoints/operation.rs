@@ -1,5 +1,6 @@
 //! Endpoints for operation: settings, roles, audit log, log, storage, health, and the switch that stops deletions.
 
+use super::{arming, arming_work};
 use crate::logs;
 use crate::operation::{self, daemon, storage};
 use crate::platform;
@@ -25,11 +26,7 @@ pub fn grant_role(grant: Grant) -> Result<(), RoleError> {
 }
 
 pub fn revoke_role(grant: Grant) -> bool {
-    mutate(|state| {
-        let revoked = state.revoke_role(&grant);
-        daemon::arm(state);
-        revoked
-    })
+    arming(|state| state.revoke_role(&grant))
 }
 
 pub fn list_roles() -> Vec<Grant> {
@@ -60,9 +57,5 @@ pub fn get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) 
 }
 
 pub fn set_deletions_stopped(stopped: bool) -> Result<(), DeletionsError> {
-    mutate(|state| {
-        let done = state.set_deletions_stopped(stopped);
-        daemon::arm_work(state);
-        done
-    })
+    arming_work(|state| state.set_deletions_stopped(stopped))
 }

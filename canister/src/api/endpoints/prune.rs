@@ -1,33 +1,24 @@
 //! Endpoints for pruning of blocks: policy, switch, runs and status.
 
+use super::arming_work;
 use crate::operation::daemon;
 use crate::state::{mutate, read};
 use ic_coppice_interface::*;
 
 pub fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
-    change_policy(&change)
-}
-
-pub fn change_policy(change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
     mutate(|state| {
-        let done = state.set_prune_policy(change)?;
+        let done = state.set_prune_policy(&change)?;
         daemon::arm_work(state);
         Ok(done)
     })
 }
 
 pub fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
-    mutate(|state| {
-        daemon::arm_work(state);
-        state.prune_now(max_ops)
-    })
+    arming_work(|state| state.prune_now(max_ops))
 }
 
 pub fn acknowledge_faults(up_to: u64) -> u64 {
-    mutate(|state| {
-        daemon::arm_work(state);
-        state.acknowledge_faults(up_to)
-    })
+    arming_work(|state| state.acknowledge_faults(up_to))
 }
 
 pub fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {

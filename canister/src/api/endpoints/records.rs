@@ -1,21 +1,12 @@
 //! Endpoints for the pruner of UTXO records (`docs/design/record-pruning.md`).
 
+use super::arming;
 use crate::logs::audit::{field, fields, named};
-use crate::operation::daemon;
 use crate::state::records::settings_of;
 use crate::state::{State, mutate, read};
 use ic_coppice_interface::*;
 use ic_coppice_records::pruning::NotifiedHeight;
 use std::fmt::Debug;
-
-/// Runs a message that may change the jobs, then arms the daemon.
-fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
-    mutate(|state| {
-        let result = run(state);
-        daemon::arm(state);
-        result
-    })
-}
 
 /// Runs an operator's change and writes it to the audit log with the pruner's heights, jobs and records.
 pub(super) fn noting<T, E: Debug + std::fmt::Display>(
@@ -39,8 +30,7 @@ fn notifying<T: Debug>(
     (height, which): (u32, NotifiedHeight),
     notify: impl FnOnce(&mut State, bool) -> Result<T, UtxoPrunerError>,
 ) -> Result<T, UtxoPrunerError> {
-    message(|state| {
-        daemon::watch(state);
+    arming(|state| {
         let by_operator = state.caller_is(Role::Operator);
         match state.records.pruner.check_feeder(height, which, state.chain.state().head()) {
             Err(_) if by_operator => noting(state, method, height, |state| notify(state, true)),
@@ -66,11 +56,11 @@ pub fn utxo_notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutco
 }
 
 pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState, height: Option<u32>) {
-    message(|state| state.records.pruner.set_assembly(assembly, height, settings_of(&state.config)));
+    arming(|state| state.records.pruner.set_assembly(assembly, height, settings_of(&state.config)));
 }
 
 pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    message(|state| {
+    arming(|state| {
         noting(state, "utxo_prune", height, |state| {
             if state.deletions_stopped.is_some() {
                 return Err(UtxoPrunerError::Stopped);
@@ -86,7 +76,7 @@ pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
 }
 
 pub fn utxo_set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
-    message(|state| {
+    arming(|state| {
         noting(state, "utxo_set_heights", format!("{heights:?}"), |state| {
             state.records.pruner.set_heights(&heights, settings_of(&state.config))
         })
@@ -94,12 +84,12 @@ pub fn utxo_set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoP
 }
 
 pub fn utxo_cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    message(|state| noting(state, "utxo_cancel_prune_job", id, |state| state.records.pruner.cancel(id)))
+    arming(|state| noting(state, "utxo_cancel_prune_job", id, |state| state.records.pruner.cancel(id)))
 }
 
 pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(&state.records.pruner.stored().settings);
-    message(|state| {
+    arming(|state| {
         state.noting("utxo_set_pruner_settings", format!("{change:?}"), shown, |state| {
             state.records.pruner.set_settings(&change, settings_of(&state.config))
         })

@@ -1,15 +1,15 @@
 //! Endpoints for UTXO records (`docs/design/records.md`).
 
+use super::{arming, arming_work};
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
+use crate::state::records::AtHeight;
+use crate::state::{State, mutate, read};
+use ic_coppice_interface::*;
 use ic_coppice_records::apply::{bytes_of, in_blocks};
 use ic_coppice_records::external::Records;
 use ic_coppice_records::external::create::create;
-
-use crate::state::records::AtHeight;
-use crate::state::{mutate, read};
-use ic_coppice_interface::*;
 use ic_coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 
 /// Runs a change of records.
@@ -92,30 +92,24 @@ pub fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
 
 pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (platform::caller(), platform::time_secs());
-    mutate(|state| {
+    arming(|state| {
         let Records { utxo, blobs, settings, .. } = state.records_at(0).records;
-        let begun = utxo.begin_upload(blobs, &arg, settings, by, now);
-        daemon::arm(state);
-        begun
+        utxo.begin_upload(blobs, &arg, settings, by, now)
     })
 }
 
 pub fn utxo_put_transaction_chunk(arg: PutTransactionChunk) -> Result<UploadProgress, TransactionUploadError> {
-    change(0, |AtHeight { records: Records { utxo, blobs, .. }, .. }| {
-        utxo.uploads.put(blobs, &arg, platform::caller(), platform::time_secs())
-    })
+    let (by, now) = (platform::caller(), platform::time_secs());
+    mutate(|state| state.records.utxo.uploads.put(&mut state.blobs, &arg, by, now))
 }
 
 pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError> {
-    change(0, |AtHeight { records: Records { utxo, blobs, .. }, .. }| {
-        utxo.uploads.abort(blobs, &txid, platform::caller())
-    })
+    mutate(|state| state.records.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
 }
 
 pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
     let missing = cycles::missing_to_feed();
     mutate(|state| {
-        daemon::watch(state);
         let applied = state.apply_block(&arg, missing);
         daemon::arm(state);
         daemon::on_ack(state);
@@ -124,11 +118,7 @@ pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyErr
 }
 
 pub fn utxo_stop_applying() -> Option<UtxoApplyPosition> {
-    mutate(|state| {
-        let ended = state.stop_applying();
-        daemon::arm_work(state);
-        ended
-    })
+    arming_work(State::stop_applying)
 }
 
 pub fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {

@@ -1,10 +1,10 @@
 //! HTTP responses before certification, and parameters of URLs.
 
-use crate::platform;
+use ic_coppice_storage::{Ic, Platform as _};
 
 /// Returns the origin of responses: one replica for a query, the subnet for an update call.
 pub fn source() -> &'static str {
-    match platform::in_replicated_execution() {
+    match Ic::is_replicated() {
         true => "the subnet; its replicas agree on the content",
         false => "one replica; the content is not certified",
     }

@@ -19,13 +19,11 @@ pub fn health(state: &State) -> Answer {
 /// Returns the priority of a name, or `None` (all priorities) for an unknown name.
 fn priority(name: &str) -> Option<LogPriority> {
     // Other canisters number their priorities or name them.
-    let all = [
-        ("error", LogPriority::Error),
-        ("p0", LogPriority::Error),
-        ("info", LogPriority::Info),
-        ("p1", LogPriority::Info),
-    ];
-    all.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, priority)| priority)
+    match name.to_ascii_lowercase().as_str() {
+        "error" | "p0" => Some(LogPriority::Error),
+        "info" | "p1" => Some(LogPriority::Info),
+        _ => None,
+    }
 }
 
 fn entry(entry: &LogEntry) -> Value {
@@ -48,18 +46,16 @@ pub fn logs(state: &State, parameters: &Parameters) -> Answer {
         let why = "the log is not public: set_config(record { public_logs = opt true }) makes it so, and get_logs is for observers\n";
         return Answer::text(403, why);
     }
-    let time = parameters.get("time").map(str::parse::<u64>);
-    if let Some(Err(_)) = time {
+    let Ok(time) = parameters.get("time").map(str::parse::<u64>).transpose() else {
         return Answer::text(400, "time is nanoseconds since the Unix epoch\n");
-    }
+    };
     let oldest_first = match parameters.get("sort") {
         Some("asc") => true,
         Some("desc") => false,
         _ => time.is_none(),
     };
-    let from = time.and_then(Result::ok).unwrap_or(0);
     let mut lines = logs::page(parameters.get("priority").and_then(priority), None, logs::MAX_PAGE).entries;
-    lines.retain(|line| line.time_ns >= from);
+    lines.retain(|line| time.is_none_or(|from| line.time_ns >= from));
     if oldest_first {
         lines.reverse();
     }

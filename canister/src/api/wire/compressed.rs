@@ -49,14 +49,9 @@ fn unreadable(at: usize, why: impl Into<String>) -> Unreadable {
 /// # Errors
 /// [`Unreadable`], after at most 400 million instructions.
 pub fn read<T: Argument>(bytes: &[u8]) -> Result<T, Unreadable> {
-    let plain = plain(bytes)?;
-    let value = known::read_within(&plain, READING_QUOTA);
-    value.ok_or_else(|| {
-        unreadable(
-            LENGTH,
-            "the plain bytes are not the argument with the type table of this version, in its shortest form",
-        )
-    })
+    let value = known::read(&plain(bytes)?, READING_QUOTA);
+    let why = "the plain bytes are not the argument with the type table of this version, in its shortest form";
+    value.ok_or_else(|| unreadable(LENGTH, why))
 }
 
 /// Decompresses an argument.

@@ -8,7 +8,6 @@
 //! if there is a byte too many or too few, or if a value might cost more than [the quota](super::quota::DECODING_QUOTA). So the generic
 //! decoder reads every message that the fast path reads, to the same values.
 
-use super::quota::DECODING_QUOTA;
 use super::tables::arguments;
 use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -224,12 +223,7 @@ fn after_header<'a>(message: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the only argument of a method, or `None` to leave the message to the generic decoder.
-pub fn read<T: Argument>(message: &[u8]) -> Option<T> {
-    read_within(message, DECODING_QUOTA)
-}
-
-/// As [`read`], with another quota.
-pub fn read_within<T: Argument>(message: &[u8], quota: usize) -> Option<T> {
+pub fn read<T: Argument>(message: &[u8], quota: usize) -> Option<T> {
     let rest = after_header(message, T::TABLE)?;
     let mut reader = Reader { rest, left: quota.checked_sub(4 * T::TABLE.len())? };
     let value = T::read(&mut reader)?;

@@ -15,11 +15,11 @@ mod quota;
 pub mod tables;
 
 use crate::platform;
+use candid::CandidType;
 use candid::ser::ValueSerializer;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
-use candid::{CandidType, DecoderConfig};
 use known::Argument;
-use quota::quotas;
+use quota::{DECODING_QUOTA, quotas};
 use serde::de::DeserializeOwned;
 
 /// An empty list of arguments, as deployment tools encode it.
@@ -29,9 +29,9 @@ fn undecodable(error: &candid::Error) -> String {
     format!("the argument cannot be decoded: {error}")
 }
 
-fn decode<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8], config: &DecoderConfig) -> Result<A, String> {
+fn decode<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8], quota: usize) -> Result<A, String> {
     let bytes = if bytes.is_empty() { NOTHING } else { bytes };
-    decode_args_with_config(bytes, config).map_err(|error| undecodable(&error))
+    decode_args_with_config(bytes, &quotas(quota)).map_err(|error| undecodable(&error))
 }
 
 /// Decodes the arguments of a method.
@@ -39,7 +39,7 @@ fn decode<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8], config: &DecoderConfig) 
 /// # Errors
 /// A sentence if the message is not of these types, or costs more than the quotas.
 pub fn read<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, String> {
-    decode(bytes, &quotas())
+    decode(bytes, DECODING_QUOTA)
 }
 
 /// Quota of decoding an HTTP request; lower, because any caller may send one. A URL of 2 KiB, fifty headers and a small body take a tenth
@@ -51,9 +51,7 @@ const HTTP_QUOTA: usize = 200_000;
 /// # Errors
 /// As [`read`].
 pub fn read_http<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, String> {
-    let mut config = quotas();
-    config.set_decoding_quota(HTTP_QUOTA);
-    decode(bytes, &config)
+    decode(bytes, HTTP_QUOTA)
 }
 
 /// Decodes the argument of a frequent method: by the fast path if its type table is the expected one.
@@ -61,7 +59,7 @@ pub fn read_http<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, Stri
 /// # Errors
 /// As [`read`].
 pub fn read_known<T: Argument + CandidType + DeserializeOwned>(bytes: &[u8]) -> Result<(T,), String> {
-    known::read(bytes).map_or_else(|| read(bytes), |one| Ok((one,)))
+    known::read(bytes, DECODING_QUOTA).map_or_else(|| read(bytes), |one| Ok((one,)))
 }
 
 /// Encodes a reply, whose type has this table. Traps if the value cannot be encoded.
@@ -102,7 +100,7 @@ mod tests {
     /// Returns the bytes of a message and the cost of decoding it.
     fn cost<T: CandidType + DeserializeOwned>(arg: &T) -> (usize, usize) {
         let bytes = candid::encode_one(arg).unwrap();
-        let (_, cost) = candid::utils::decode_args_with_config_debug::<(T,)>(&bytes, &quotas()).unwrap();
+        let (_, cost) = candid::utils::decode_args_with_config_debug::<(T,)>(&bytes, &quotas(DECODING_QUOTA)).unwrap();
         (bytes.len(), cost.decoding_quota.unwrap())
     }
 

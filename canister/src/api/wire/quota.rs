@@ -13,10 +13,10 @@ const MAX_TYPES: usize = 500;
 /// Maximum bytes of the type table.
 const MAX_HEADER: usize = 16 << 10;
 
-/// Returns the limits of decoding a message.
-pub fn quotas() -> DecoderConfig {
+/// Returns the limits of decoding a message of at most this cost.
+pub fn quotas(decoding_quota: usize) -> DecoderConfig {
     let mut config = DecoderConfig::new();
-    config.set_decoding_quota(DECODING_QUOTA).set_skipping_quota(SKIPPING_QUOTA);
+    config.set_decoding_quota(decoding_quota).set_skipping_quota(SKIPPING_QUOTA);
     config.set_max_type_len(MAX_TYPES).set_max_header_len(MAX_HEADER).set_full_error_message(false);
     config
 }

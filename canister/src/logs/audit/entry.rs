@@ -1,8 +1,7 @@
 //! Entry of the audit log: the calls of one caller through one method within an hour.
 
 use super::fields::Change;
-use super::head::{Head, MOST};
-use crate::platform;
+use crate::{places, platform};
 use candid::Principal;
 use ic_coppice_interface::AuditEntry;
 use ic_coppice_interface::text::{MARK, cut};
@@ -20,6 +19,24 @@ const RESULT: usize = 384;
 const NAME: usize = 128;
 /// Bytes of a field's value, before or after.
 const VALUE: usize = 256;
+
+/// Bytes before an entry.
+pub const HEAD: usize = 36;
+/// Bytes of the longest entry.
+pub const MOST: usize = places::AUDIT_LEN - HEAD;
+
+/// An entry's head: 36 bytes before the CBOR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Number of the entry within its ring.
+    pub place: u64,
+    /// Number of the entry over all rings.
+    pub number: u64,
+    /// The time of the first call, in Unix nanoseconds.
+    pub first: u64,
+    /// Hash of caller and method.
+    pub key: u64,
+}
 
 /// A call to be logged.
 #[derive(Clone, Copy, Debug)]

@@ -20,15 +20,13 @@
 
 mod entry;
 mod fields;
-mod head;
 mod ring;
 
 pub use entry::Call;
 pub use fields::{Change, Fields, changes, field, fields, named};
 
 use crate::{memory, places};
-use entry::Entry;
-use head::Head;
+use entry::{Entry, Head};
 use ic_coppice_interface::AuditPage;
 use ic_coppice_storage::bytes::{array_at, u64_at};
 use ic_coppice_storage::header::Header;
@@ -79,18 +77,15 @@ impl AuditLog {
 
     /// Adds a call to the entry of its caller and method, or to a new entry, which replaces the ring's oldest if the ring is full.
     pub fn note(&mut self, by_admin: bool, call: &Call, changes: Vec<Change>) {
-        let which = match (changes.is_empty(), by_admin) {
-            (true, _) => UNCHANGED,
-            (false, true) => ADMINS,
-            (false, false) => OPERATORS,
-        };
+        let of_caller = if by_admin { ADMINS } else { OPERATORS };
+        let which = if changes.is_empty() { UNCHANGED } else { of_caller };
         let ring = &mut self.rings[which];
         let joined = ring.find(call).map(|(head, mut entry)| {
             entry.add(call, changes.clone());
             (head, entry)
         });
         // A flood of changes by one key fills four entries an hour, so it does not overwrite entries of others.
-        let may_join = |entry: &Entry| entry.has_room() || ring.count(call) >= IN_AN_HOUR;
+        let may_join = |entry: &Entry| entry.has_room() || ring.recent(call).count() >= IN_AN_HOUR;
         let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
             let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };
             self.written += 1;

@@ -5,8 +5,7 @@
 //!       36 the entry, CBOR
 //! ```
 
-use super::entry::{Call, Entry};
-use super::head::{HEAD, Head};
+use super::entry::{Call, Entry, HEAD, Head};
 use crate::places;
 use ic_coppice_storage::bytes::{u32_at, u64_at};
 use ic_coppice_storage::cbor;
@@ -44,7 +43,7 @@ impl Ring {
     ///
     /// Entries are ordered by their first calls, so the walk ends at the first entry that is an hour or more away. A clock that goes back
     /// an hour or more starts new entries.
-    fn recent(&self, call: &Call) -> impl Iterator<Item = Head> {
+    pub fn recent(&self, call: &Call) -> impl Iterator<Item = Head> {
         let (key, time) = (call.key(), call.time);
         self.heads().take_while(move |head| head.first.abs_diff(time) < HOUR).filter(move |head| head.key == key)
     }
@@ -55,11 +54,6 @@ impl Ring {
             let entry = self.entry(&head)?;
             entry.is_of(call).then_some((head, entry))
         })
-    }
-
-    /// The number of entries of this caller and method within the hour.
-    pub fn count(&self, call: &Call) -> usize {
-        self.recent(call).count()
     }
 
     /// Writes an entry to its place.

@@ -5,7 +5,7 @@ use super::*;
 use crate::memory;
 use crate::platform::native;
 use candid::Principal;
-use head::MOST;
+use entry::MOST;
 use ic_coppice_interface::AuditEntry;
 use ring::HOUR;
 

@@ -6,10 +6,11 @@ use super::records;
 use crate::platform::cycles;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
+use crate::state::records::KEPT;
 use ic_coppice_storage::NS;
 
 /// All duties. The first group is also worked on below `min_liquid_cycles`.
-static DUTIES: [&[&dyn Duty]; 2] = [&[&Blocks], records::DUTIES];
+static DUTIES: [&[&dyn Duty]; 2] = [&[&Blocks], if KEPT { records::DUTIES } else { &[] }];
 
 /// The duty that a firing works on.
 pub struct Chosen {
@@ -33,17 +34,15 @@ pub fn first_due(state: &State, now: u64) -> u64 {
 /// Returns the duty of a firing that was to come at `at`: one that goes first, otherwise the one that has been due longest. If that one is late,
 /// firings have trapped: then the duties that are due take turns, so that one that traps delays no other.
 pub fn choose(state: &State, now: u64, at: u64) -> Option<Chosen> {
-    let mut due: Vec<(bool, u64, &'static dyn Duty)> = paid()
-        .map(|duty| (!duty.goes_first(state, now), duty.next_due(state, now), duty))
-        .filter(|(_, due, _)| *due <= now)
-        .collect();
-    due.sort_by_key(|(is_later, due, _)| (*is_later, *due));
-    let is_late = |&(_, due, duty): &(bool, u64, &'static dyn Duty)| {
-        let patience = (2 * duty.interval_secs(state)).max(2 * QUEUE_SECS);
+    let due = || paid().filter(|duty| duty.next_due(state, now) <= now);
+    let is_late = |duty: &dyn Duty| {
+        let (due, patience) = (duty.next_due(state, now), (2 * duty.interval_secs(state)).max(2 * QUEUE_SECS));
         now >= due.saturating_add(patience * NS) && at > due
     };
-    let first = due.first()?;
-    let turn = if is_late(first) { (now / (state.clock.safety_secs * NS)) as usize % due.len() } else { 0 };
-    let chosen = &due[turn];
-    Some(Chosen { duty: chosen.2, late: is_late(chosen) })
+    let mut duty = due().min_by_key(|duty| (!duty.goes_first(state, now), duty.next_due(state, now)))?;
+    if is_late(duty) {
+        let turn = now / (state.clock.safety_secs * NS) % due().count() as u64;
+        duty = due().nth(turn as usize)?;
+    }
+    Some(Chosen { duty, late: is_late(duty) })
 }

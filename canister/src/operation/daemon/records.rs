@@ -5,6 +5,7 @@ use crate::platform::cycles;
 use crate::platform::meter::Hot;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
+use crate::state::records::KEPT;
 use crate::{logs, memory, platform};
 use ic_coppice_storage::NS;
 use std::mem::replace;
@@ -20,12 +21,13 @@ struct Leases;
 struct Grow;
 
 /// The duties.
-pub static DUTIES: &[&dyn Duty] = &[&Job, &Leases, &Grow];
+pub const DUTIES: &[&dyn Duty] = &[&Job, &Leases, &Grow];
 
 /// Returns the seconds between two parts of the job; `None` if there is no job, or if records must stay: while deletions are stopped, and
 /// until a rollback has ended, because the rollback has compared its blocks with the pruned height.
 pub fn job_secs(state: &State) -> Option<u64> {
-    state.records.pruner.interval_secs().filter(|_| may_prune(state))
+    // A build that keeps no records may have the job of one that kept some.
+    state.records.pruner.interval_secs().filter(|_| KEPT && may_prune(state))
 }
 
 fn may_prune(state: &State) -> bool {

@@ -49,7 +49,7 @@ fn lasting_conditions_are_logged_once() {
     for said in [1, 2] {
         mutate(start);
         native::with(|world| world.time_ns += 10_000 * NS);
-        (0..200).for_each(|_| mutate(watch));
+        (0..200).for_each(|_| mutate(|state| watch(state, platform::time_ns())));
         assert_eq!(lines("a timer is overdue; woken"), said);
     }
     for said in [1, 2] {

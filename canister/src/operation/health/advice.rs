@@ -49,28 +49,26 @@ pub fn more(number: u64) -> u64 {
     number.saturating_add(number / 4)
 }
 
-/// Returns the severity of a problem, and the remedy for findings without a specific one.
-pub fn advice(code: ProblemCode) -> (Severity, Action) {
-    let (severity, text, command) = entry(code);
-    let action = Action::new(text, command);
-    let action = match second(code) {
-        Some((text, command)) => action.then(text, command),
-        None => action,
-    };
-    (severity, action)
+/// Severity of a problem, and the remedy for findings without a specific one.
+type Advice = (Severity, Action);
+
+/// Returns the severity of a problem, and its remedy of one or two steps.
+pub fn advice(code: ProblemCode) -> Advice {
+    let (severity, first) = entry(code);
+    let Some((text, command)) = second(code) else { return (severity, first) };
+    (severity, first.then(text, command))
 }
 
 /// Returns the second step of a remedy.
 fn second(code: ProblemCode) -> Option<(&'static str, Command)> {
     use ProblemCode as Code;
-    let step = match code {
+    Some(match code {
         Code::CyclesLow | Code::TimersStopped => ("Then send an update, which ends the pause.", UPDATE),
         Code::ReservationLimit => RESERVED,
         Code::Damaged | Code::NotRestored => ("Then acknowledge the faults.", ACKNOWLEDGE),
         Code::WorkSkipped => ("After an upgrade to a module without the fault, retry the work.", ACKNOWLEDGE),
         _ => return None,
-    };
-    Some(step)
+    })
 }
 
 /// Returns the remedy for a pause that lasts although there are cycles again.
@@ -84,203 +82,183 @@ pub const RESERVED: (&str, Command) = (
     call("set_config", "(record { reserved_cycles_limit = opt #reserved_cycles_limit# })"),
 );
 
-fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
+fn critical(text: &'static str, command: Command) -> Advice {
+    (Severity::Critical, Action::new(text, command))
+}
+
+fn warning(text: &'static str, command: Command) -> Advice {
+    (Severity::Warning, Action::new(text, command))
+}
+
+fn notice(text: &'static str, command: Command) -> Advice {
+    (Severity::Notice, Action::new(text, command))
+}
+
+fn entry(code: ProblemCode) -> Advice {
     use ProblemCode as Code;
-    use Severity::{Critical, Notice, Warning};
     match code {
-        Code::TimerOverdue => (
-            Critical,
+        Code::TimerOverdue => critical(
             "Call prune_now, or append a block: each wakes the timers. If the problem recurs, upgrade the canister to the same module, and \
              read its log.",
             call("prune_now", "(1)"),
         ),
-        Code::PruneBehind => (
-            Warning,
+        Code::PruneBehind => warning(
             "Raise max_ops_per_tick or max_instructions_per_tick, or lower timer_interval_secs, if the backlog does not shrink by \
              itself.",
             call("set_prune_policy", "(record { max_ops_per_tick = opt 1_000_000 })"),
         ),
         Code::PruningOff => {
-            (Warning, "Switch pruning on.", call("set_prune_policy", "(record { pruning_enabled = opt true })"))
+            warning("Switch pruning on.", call("set_prune_policy", "(record { pruning_enabled = opt true })"))
         }
-        Code::ExportHeld => (Warning, "Check the exporter that lags.", Command::Query("get_export_status", "()")),
-        Code::CapacityExhausted => (
-            Critical,
+        Code::ExportHeld => warning("Check the exporter that lags.", Command::Query("get_export_status", "()")),
+        Code::CapacityExhausted => critical(
             "Remove the cause that holds pruning back, or raise target_bytes.",
             call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
         ),
-        Code::FloorHolds => (
-            Warning,
+        Code::FloorHolds => warning(
             "Raise target_bytes at least to the value in the message.",
             call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
         ),
-        Code::CyclesLow => (Critical, "Top the canister up, above min_liquid_cycles.", Command::TopUp),
-        Code::FeedingRefused => (
-            Critical,
+        Code::CyclesLow => critical("Top the canister up, above min_liquid_cycles.", Command::TopUp),
+        Code::FeedingRefused => critical(
             "Top the canister up, above feed_min_liquid_cycles; pruning continues down to min_liquid_cycles.",
             Command::TopUp,
         ),
-        Code::TimersStopped => (Critical, "Top the canister up.", Command::TopUp),
-        Code::UpgradeUnpaid => (Warning, "Top the canister up before you upgrade it.", Command::TopUp),
-        Code::NotReady => (
-            Critical,
+        Code::TimersStopped => critical("Top the canister up.", Command::TopUp),
+        Code::UpgradeUnpaid => warning("Top the canister up before you upgrade it.", Command::TopUp),
+        Code::NotReady => critical(
             "Wait: a draw takes some seconds after an installation, and is repeated. The log has the reason of a draw that failed; timers \
              need cycles.",
             ERRORS,
         ),
         Code::GrowthUnpaid => {
-            (Critical, "Top the canister up before an append that needs memory to grow is refused.", Command::TopUp)
+            critical("Top the canister up before an append that needs memory to grow is refused.", Command::TopUp)
         }
-        Code::ReservationLimit => (
-            Critical,
+        Code::ReservationLimit => critical(
             "Raise reserved_cycles_limit of the canister on the platform; or keep less before memory grows.",
             Command::ReservedLimit,
         ),
-        Code::MemoryNearCap => (Warning, CAP_ACTION, PAGES),
-        Code::MemoryAtCap => (Critical, CAP_ACTION, PAGES),
-        Code::Damaged => (Critical, "Read the log, which names each fault; feed lost data again if needed.", ERRORS),
+        Code::MemoryNearCap => warning(CAP_ACTION, PAGES),
+        Code::MemoryAtCap => critical(CAP_ACTION, PAGES),
+        Code::Damaged => critical("Read the log, which names each fault; feed lost data again if needed.", ERRORS),
         Code::DamageAcknowledged => {
-            (Notice, "Nothing: an operator has acknowledged the damage. The log names each fault.", ERRORS)
+            notice("Nothing: an operator has acknowledged the damage. The log names each fault.", ERRORS)
         }
-        Code::HeadUnreadable => (
-            Critical,
+        Code::HeadUnreadable => critical(
             "The head is the only block: append the next one; if that is refused as Conflict, empty the chain as an admin.",
             RESET,
         ),
-        Code::WorkSkipped => (Critical, "Read the log, which names the trap.", ERRORS),
-        Code::RecordsSkipped => (
-            Warning,
+        Code::WorkSkipped => critical("Read the log, which names the trap.", ERRORS),
+        Code::RecordsSkipped => warning(
             "See `skipped` of utxo_get_pruner_status; utxo_skip_record(slot, false) retries a record.",
             PRUNER_STATUS,
         ),
-        Code::UnminedSkipped => (
-            Notice,
+        Code::UnminedSkipped => notice(
             "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record \
              (utxo_skip_record).",
             PRUNER_STATUS,
         ),
-        Code::PreservationBlocked => (
-            Critical,
+        Code::PreservationBlocked => critical(
             "See blocked_by of utxo_get_pruner_status; utxo_skip_record(slot, true) continues without that record.",
             PRUNER_STATUS,
         ),
-        Code::PrunerTrapped => (
-            Critical,
+        Code::PrunerTrapped => critical(
             "Upgrade to a module that can read the record, then utxo_notify_block or utxo_prune with the height.",
             Command::Upgrade,
         ),
-        Code::HeightsAhead => (
-            Warning,
+        Code::HeightsAhead => warning(
             "Check which principal notified which height: if a key was stolen, revoke_role; then set the chain's height as reported by a node \
              that you trust (utxo_set_heights). A replay of older blocks needs no action.",
             PRUNER_STATUS,
         ),
-        Code::HeightsRefused => (
-            Warning,
+        Code::HeightsRefused => warning(
             "If the chain grows faster, raise heights_per_day; after an outage, utxo_set_heights; if the height is wrong, check which principal notified \
              it: if a key was stolen, revoke_role.",
             call("utxo_set_pruner_settings", "(record { heights_per_day = opt #heights_per_day# })"),
         ),
-        Code::HeightsUnlimited => (
-            Notice,
+        Code::HeightsUnlimited => notice(
             "After the replay, set heights_per_day to twice the blocks of a day.",
             call("utxo_set_pruner_settings", "(record { heights_per_day = opt 288 })"),
         ),
-        Code::HeightJumpWide => (
-            Notice,
+        Code::HeightJumpWide => notice(
             "Set max_height_jump to the blocks of a day, and heights_per_day to twice as many: 144 and 288 for Bitcoin.",
             call("utxo_set_pruner_settings", "(record { max_height_jump = opt 144; heights_per_day = opt 288 })"),
         ),
-        Code::ApplyingStopped => (
-            Warning,
+        Code::ApplyingStopped => warning(
             "Undo what the message names, or leave the transaction out (utxo_apply_block with `skip`, or with `skip_rest` if its bytes are named); \
              if a key was stolen, revoke_role first. \
              If appends are refused, end applying, which frees pruning at once.",
             call("utxo_stop_applying", "()"),
         ),
-        Code::RollbackWaits => (
-            Critical,
+        Code::RollbackWaits => critical(
             "Make room: prune blocks, raise max_stable_pages, max_utxo_bytes or max_external_bytes, or top the canister up; ticks then go on. If there is none, an \
              admin empties the chain, which ends the rollback.",
             RESET,
         ),
-        Code::NotRestored => (
-            Warning,
+        Code::NotRestored => warning(
             "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again.",
             Command::Query("get_storage_status", "(null)"),
         ),
-        Code::CountedAsPruned => {
-            let text = "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then \
-                        acknowledge.";
-            (Notice, text, ACKNOWLEDGE)
-        }
+        Code::CountedAsPruned => notice(
+            "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then \
+             acknowledge.",
+            ACKNOWLEDGE,
+        ),
         Code::UploadOpen => {
-            (Notice, "The producer commits the upload; an operator may drop it, and it expires by itself.", ABORT)
+            notice("The producer commits the upload; an operator may drop it, and it expires by itself.", ABORT)
         }
-        Code::HeadStale => (
-            Warning,
+        Code::HeadStale => warning(
             "Check the producer; if the chain is meant to pause, raise max_head_age_secs, or set it to 0 to disable the check.",
             call("set_config", "(record { max_head_age_secs = opt 0 })"),
         ),
-        Code::DeadBlobDeletions => (
-            Warning,
+        Code::DeadBlobDeletions => warning(
             "Check the rows that were given up; retry_blob_deletions retries them.",
             Command::Query("list_blob_deletions", "(record { state = opt variant { Dead }; limit = 100 })"),
         ),
-        Code::UtxoPrunerWaits => (
-            Warning,
+        Code::UtxoPrunerWaits => warning(
             "Start the block assembly, and report that with a feeder's call.",
             call("utxo_set_block_assembly_state", "(variant { Running }, null)"),
         ),
-        Code::RecordsOverdue => (
-            Warning,
+        Code::RecordsOverdue => warning(
             "See the jobs and the heights in the pruner's status; have the height that lags reported again.",
             Command::Query("utxo_get_pruner_status", "()"),
         ),
-        Code::UtxoPrunerOff => (
-            Warning,
+        Code::UtxoPrunerOff => warning(
             "Switch the pruner of UTXO records on. utxo_cancel_prune_job cancels the job; the next height creates another.",
             call("utxo_set_pruner_settings", "(record { pruner_enabled = opt true })"),
         ),
-        Code::BlobDeletionsWait => (
-            Warning,
+        Code::BlobDeletionsWait => warning(
             "Start a worker (coppice blob-worker) with a --store for these blobs. If one runs, read its log, because its store may be down; end the \
              leases of a worker that deletes nothing (end_blob_deletion_leases). get_blob_deletion_status has the rows and leases.",
             Command::Query("get_blob_deletion_status", "()"),
         ),
-        Code::BlobLeasesIdle => (
-            Warning,
+        Code::BlobLeasesIdle => warning(
             "Check the worker: if it is gone, or its key was stolen, end its leases or revoke_role; then its rows wait again.",
             call("end_blob_deletion_leases", "(principal \"#idle_worker#\")"),
         ),
-        Code::ExternalNearFull => (Warning, EXTERNAL_ACTION, EXTERNAL_BYTES),
-        Code::ExternalFull => (Critical, EXTERNAL_ACTION, EXTERNAL_BYTES),
-        Code::ExporterKeyless => (
-            Warning,
+        Code::ExternalNearFull => warning(EXTERNAL_ACTION, EXTERNAL_BYTES),
+        Code::ExternalFull => critical(EXTERNAL_ACTION, EXTERNAL_BYTES),
+        Code::ExporterKeyless => warning(
             "As an admin, give the exporter a new principal under the same name, or remove_exporter if it is gone for good.",
             Command::Query("get_export_status", "()"),
         ),
-        Code::StrayMemory => (
-            Notice,
+        Code::StrayMemory => notice(
             "Find the code of this canister that grows stable memory itself: its structures belong in memories of Coppice::memory.",
             Command::Query("get_storage_status", "(null)"),
         ),
-        Code::DeletionsStopped => (
-            Warning,
+        Code::DeletionsStopped => warning(
             "As an admin, start deletions when the policy, the heights and the queue are correct and stolen keys are revoked.",
             call("set_deletions_stopped", "(false)"),
         ),
-        Code::RecordsNearFull => (Warning, RECORDS_ACTION, UTXO_BYTES),
-        Code::RecordsFull => (Critical, RECORDS_ACTION, UTXO_BYTES),
-        Code::UploadStuck => (Critical, "Continue the upload with its producer, or drop it as an operator.", ABORT),
-        Code::TransactionUploadStuck => (
-            Warning,
+        Code::RecordsNearFull => warning(RECORDS_ACTION, UTXO_BYTES),
+        Code::RecordsFull => critical(RECORDS_ACTION, UTXO_BYTES),
+        Code::UploadStuck => critical("Continue the upload with its producer, or drop it as an operator.", ABORT),
+        Code::TransactionUploadStuck => warning(
             "Continue with its producer (list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, so that the \
              daemon drops it: this drops other uploads with rarer calls, too.",
             call("set_config", "(record { upload_expiry_secs = opt 120 })"),
         ),
-        Code::NoProducer => (
-            Notice,
+        Code::NoProducer => notice(
             "Grant the role BlockProducer to the feeder of blocks, here the identity sequencer (icp identity new sequencer), or UtxoFeeder to the \
              feeder of UTXO records.",
             call(
@@ -288,14 +266,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
                 "(record { \"principal\" = principal #principal of sequencer#; role = variant { BlockProducer } })",
             ),
         ),
-        Code::NoExporter => (
-            Notice,
+        Code::NoExporter => notice(
             "Register an exporter, here the identity indexer (icp identity new indexer), before a policy prunes blocks; if nothing needs to be \
              copied, set_config with set_up_as_meant = opt true.",
             REGISTER,
         ),
-        Code::NoPolicy => (
-            Notice,
+        Code::NoPolicy => notice(
             "Set a policy; if nothing should be pruned, set_config with set_up_as_meant = opt true.",
             call("set_prune_policy", "(record { retain_blocks = opt 100_000 })"),
         ),

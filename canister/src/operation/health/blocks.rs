@@ -97,10 +97,8 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     let bounded =
         pruner.marks(chain, blobs).zip(pruner.policy()).filter(|(marks, policy)| marks.target < policy.target_bytes);
     let bounded = bounded.map_or(String::new(), |(marks, policy)| {
-        format!(
-            " ({} bytes, because max_stable_pages does not leave target_bytes, {})",
-            marks.emergency, policy.target_bytes
-        )
+        let (emergency, target) = (marks.emergency, policy.target_bytes);
+        format!(" ({emergency} bytes, because max_stable_pages does not leave target_bytes, {target})")
     });
     let message = format!("emergency water{bounded} is reached, appends are refused; held by {}", holder(&held_by));
     let found = finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by));
@@ -111,32 +109,21 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
 pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
     let (policy, (kept, marks)) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
     let target = policy::target_for(policy, kept);
-    let (water, mark) = match marks.emergency {
-        emergency if kept >= emergency => ("emergency", emergency),
-        _ => ("high", marks.high),
+    let is_emergency = kept >= marks.emergency;
+    let (water, mark) = if is_emergency { ("emergency", marks.emergency) } else { ("high", marks.high) };
+    let (method, article, setting, least) = if target > policy.target_bytes {
+        ("set_prune_policy", "a ", "target_bytes", target)
+    } else {
+        // The target suffices, and memory does not.
+        let more = (target - marks.target).div_ceil(WASM_PAGE);
+        ("set_config", "", "max_stable_pages", memory::growth(ic_coppice_storage::Growth::max_pages) + more)
     };
-    let taken = format!(
+    let message = format!(
         "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
-         blocks of this size need"
+         blocks of this size need {article}{setting} of at least {least}"
     );
-    if target > policy.target_bytes {
-        let action = Action::new(
-            "Raise target_bytes.",
-            Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
-        );
-        return Some(
-            finding(ProblemCode::FloorHolds, format!("{taken} a target_bytes of at least {target}"))
-                .with_action(action),
-        );
-    }
-    // The target suffices, and memory does not.
-    let pages = memory::growth(ic_coppice_storage::Growth::max_pages) + (target - marks.target).div_ceil(WASM_PAGE);
-    let action = Action::new(
-        "Raise max_stable_pages.",
-        Command::call("set_config", format!("(record {{ max_stable_pages = opt {pages} }})")),
-    );
-    let message = format!("{taken} max_stable_pages of at least {pages}");
-    Some(finding(ProblemCode::FloorHolds, message).with_action(action))
+    let raise = Command::call(method, format!("(record {{ {setting} = opt {least} }})"));
+    Some(finding(ProblemCode::FloorHolds, message).with_action(Action::new(format!("Raise {setting}."), raise)))
 }
 
 /// Returns findings about damaged entries, lost slots of the blob store, and work that is skipped because it traps. `lost` is the number of

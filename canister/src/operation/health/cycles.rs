@@ -34,16 +34,14 @@ fn of_nodes(state: &State, cycles: u128) -> u128 {
 /// Adds findings about cycles: too few for pruning, feeding, an upgrade, timers or memory growth.
 pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (liquid, pause) = (cycles::between_messages(), cycles::pause());
-    let low = if liquid < state.config.min_liquid_cycles {
-        Some(finding(ProblemCode::CyclesLow, "liquid cycles are below min_liquid_cycles: the pruner is paused"))
+    if liquid < state.config.min_liquid_cycles {
+        let message = "liquid cycles are below min_liquid_cycles: the pruner is paused";
+        found.push(finding(ProblemCode::CyclesLow, message));
     } else if pause == Some(Pause::UntilSafety) {
         let message =
             "liquid cycles were below min_liquid_cycles: the pruner is paused until its next check, within ten minutes";
-        Some(finding(ProblemCode::CyclesLow, message).with_action(end_pause()))
-    } else {
-        None
-    };
-    found.extend(low);
+        found.push(finding(ProblemCode::CyclesLow, message).with_action(end_pause()));
+    }
     if liquid < cycles::feed_min() {
         let message = format!("liquid cycles are below feed_min_liquid_cycles: {FED} are refused");
         found.push(finding(ProblemCode::FeedingRefused, message));
@@ -55,16 +53,13 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         );
         found.push(finding(ProblemCode::UpgradeUnpaid, message));
     }
-    let stopped = if !cycles::pay_timers(liquid) {
-        Some(finding(ProblemCode::TimersStopped, "liquid cycles do not pay for timers: no timer runs"))
+    if !cycles::pay_timers(liquid) {
+        found.push(finding(ProblemCode::TimersStopped, "liquid cycles do not pay for timers: no timer runs"));
     } else if pause == Some(Pause::UntilACall) {
         let message =
             "liquid cycles did not pay for timers: no timer runs until a call of a principal with a role starts them";
-        Some(finding(ProblemCode::TimersStopped, message).with_action(end_pause()))
-    } else {
-        None
-    };
-    found.extend(stopped);
+        found.push(finding(ProblemCode::TimersStopped, message).with_action(end_pause()));
+    }
     let pages = ahead(state.config.max_stable_pages);
     let mib = (pages * WASM_PAGE) >> 20;
     match memory::growth(|growth| growth.refusal(pages, crate::platform::timer_call_cycles())) {

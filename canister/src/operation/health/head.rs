@@ -3,21 +3,20 @@
 use super::action::{Action, Command};
 use super::advice::ABORT;
 use super::finding::{Finding, finding};
-use crate::logs::history::Since;
 use crate::platform;
 use crate::state::State;
-use ic_coppice_interface::ProblemCode;
 use ic_coppice_interface::text::{duration, many};
+use ic_coppice_interface::{OpenBlock, ProblemCode};
 use ic_coppice_storage::NS;
 
 /// Seconds for which an open upload may be idle, or be kept open by calls, before `health` reports a problem.
 const PATIENCE_SECS: u64 = 3_600;
 
 /// Returns the time of the last append in Unix seconds, or `None` if unknown.
-pub fn appended_at(state: &State, since: &Since, now: u64) -> Option<u64> {
+pub fn appended_at(state: &State) -> Option<u64> {
     // After the clock was set back the head's time may be in the future; then the noticed time counts.
-    let noticed = || since.appended_at(state.chain.state().appended_blocks);
-    state.chain.appended_at().filter(|&at| at <= now).or_else(noticed)
+    let noticed = || state.history.since.appended_at(state.chain.state().appended_blocks);
+    state.chain.appended_at().filter(|&at| at <= platform::time_secs()).or_else(noticed)
 }
 
 /// Returns a finding if the head's header is damaged.
@@ -33,20 +32,17 @@ pub(super) fn unreadable(state: &State) -> Option<Finding> {
 
 /// Returns a finding about the open upload, which blocks all other appends.
 pub(super) fn open_upload(state: &State) -> Option<Finding> {
-    let open = state.chain.upload_progress()?;
-    let (number, progress) = (open.number, open.progress);
-    let message = format!(
-        "the upload of block {number} is open: {} of {} missing, no other block is appended",
-        progress.missing,
-        many(progress.chunks.into(), "chunk")
-    );
+    let OpenBlock { number, progress } = state.chain.upload_progress()?;
+    let (missing, chunks) = (progress.missing, many(progress.chunks.into(), "chunk"));
+    let message =
+        format!("the upload of block {number} is open: {missing} of {chunks} missing, no other block is appended");
     Some(finding(ProblemCode::UploadOpen, message))
 }
 
 /// Returns a finding if the head is older than `max_head_age_secs`.
-pub(super) fn stale_head(state: &State, since: &Since) -> Option<Finding> {
+pub(super) fn stale_head(state: &State) -> Option<Finding> {
     let (most, now) = (state.config.max_head_age_secs, platform::time_secs());
-    let appended_at = appended_at(state, since, now)?;
+    let appended_at = appended_at(state)?;
     let age = now.saturating_sub(appended_at);
     if most == 0 || !state.chain.state().started || age <= most {
         return None;
@@ -58,7 +54,7 @@ pub(super) fn stale_head(state: &State, since: &Since) -> Option<Finding> {
 
 /// Returns a finding about the upload of a block that stays open: it is idle and does not expire yet, or calls keep it from expiring while no
 /// block is appended. The next tick drops an expired upload; if no tick comes, another problem reports that.
-pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
+pub(super) fn stuck_upload(state: &State) -> Option<Finding> {
     let touched =
         state.chain.upload_touched().filter(|&touched| stays(state, touched) && !state.chain.is_aborting())?;
     let open = state.chain.upload_progress();
@@ -69,8 +65,8 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
     }
     // Successive uploads that append blocks are not a problem, so the time counts from the last append.
     let now = platform::time_secs();
-    let open = since.of(ProblemCode::UploadOpen)? / NS;
-    let open = appended_at(state, since, now).map_or(open, |appended| appended.max(open));
+    let open = state.history.since.of(ProblemCode::UploadOpen)? / NS;
+    let open = appended_at(state).map_or(open, |appended| appended.max(open));
     let message = format!(
         "calls have kept the upload of block {number} open for {} without an append: {} {} missing",
         duration(now.saturating_sub(open)),
@@ -93,9 +89,6 @@ pub(super) fn is_long(secs: u64) -> bool {
 }
 
 pub(super) fn idle(state: &State, touched: u64, what: &str) -> String {
-    let long = duration(platform::time_secs() - touched);
-    format!(
-        "{what} has been idle for {long}, and upload_expiry_secs = {} keeps it open",
-        state.config.upload_expiry_secs
-    )
+    let (long, expiry) = (duration(platform::time_secs() - touched), state.config.upload_expiry_secs);
+    format!("{what} has been idle for {long}, and upload_expiry_secs = {expiry} keeps it open")
 }

@@ -14,10 +14,6 @@ mod cycles;
 mod finding;
 mod head;
 mod memory;
-#[cfg(not(feature = "records"))]
-#[path = "no_records.rs"]
-mod records;
-#[cfg(feature = "records")]
 pub(crate) mod records;
 mod say;
 mod sentences;
@@ -25,7 +21,7 @@ mod values;
 
 use crate::platform::{self, cycles as liquid};
 use crate::state::State;
-use crate::state::records::FED;
+use crate::state::records::{FED, KEPT};
 use advice::advice;
 use candid::Principal;
 use finding::Raised;
@@ -74,10 +70,12 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     if deep {
         found.extend(head::unreadable(state));
     }
-    found.extend(records::findings(state, deep));
+    if KEPT {
+        found.extend(records::findings(state, deep));
+    }
     found.extend(head::open_upload(state));
-    found.extend(head::stuck_upload(state, &state.history.since));
-    found.extend(head::stale_head(state, &state.history.since));
+    found.extend(head::stuck_upload(state));
+    found.extend(head::stale_head(state));
     if deep {
         found.extend(not_set_up(state));
     }

@@ -1,8 +1,8 @@
 //! Holders of pruning: what each is called, and its remedy.
 
 use super::action::{Action, Command};
-use super::advice::REGISTER;
-use ic_coppice_interface::HeldBy;
+use super::advice::{REGISTER, advice};
+use ic_coppice_interface::{HeldBy, ProblemCode};
 
 /// Returns the holder of pruning as words.
 pub fn holder(held_by: &HeldBy) -> String {
@@ -33,10 +33,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
              require_export = opt false.",
             REGISTER,
         ),
-        HeldBy::Disabled => Action::new(
-            "Switch pruning on.",
-            Command::call("set_prune_policy", "(record { pruning_enabled = opt true })"),
-        ),
+        HeldBy::Disabled => advice(ProblemCode::PruningOff).1,
         HeldBy::Stopped => Action::new(
             "As an admin, start deletions when the problem is solved.",
             Command::call("set_deletions_stopped", "(false)"),
@@ -54,9 +51,16 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     Some(action)
 }
 
+fn revoke(name: &str) -> Command {
+    let argument =
+        format!("(record {{ \"principal\" = principal \"#key of {name}#\"; role = variant {{ Exporter }} }})");
+    Command::call("revoke_role", argument)
+}
+
 /// Returns the remedy for an exporter without a key.
 pub fn another_key(name: &str) -> Action {
     let argument = format!("(record {{ name = \"{name}\"; \"principal\" = principal #principal of indexer# }})");
+    let removal = Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})"));
     Action::new(
         format!(
             "As an admin, give exporter {name} a new principal, here that of the identity indexer (icp identity new indexer, \
@@ -64,15 +68,5 @@ pub fn another_key(name: &str) -> Action {
         ),
         Command::call("register_exporter", argument),
     )
-    .then("If it is gone for good, remove it: blocks that it has not copied are lost.", remove(name))
-}
-
-fn revoke(name: &str) -> Command {
-    let argument =
-        format!("(record {{ \"principal\" = principal \"#key of {name}#\"; role = variant {{ Exporter }} }})");
-    Command::call("revoke_role", argument)
-}
-
-fn remove(name: &str) -> Command {
-    Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})"))
+    .then("If it is gone for good, remove it: blocks that it has not copied are lost.", removal)
 }

@@ -3,6 +3,7 @@
 use super::advice::more;
 use super::records;
 use crate::state::State;
+use crate::state::records::KEPT;
 use candid::Principal;
 use ic_coppice_interface::MAX_STABLE_PAGES;
 
@@ -36,7 +37,9 @@ fn value(state: &State, name: &str) -> String {
             if let Some(identity) = name.strip_prefix("principal of ") {
                 return format!("\"'\"$(icp identity principal --identity {identity})\"'\"");
             }
-            let Some(exporter) = name.strip_prefix("key of ") else { return records::value(state, name) };
+            let Some(exporter) = name.strip_prefix("key of ") else {
+                return if KEPT { records::value(state, name) } else { String::new() };
+            };
             let bound = state.exporters.bound_of(exporter).and_then(|(principal, _)| principal);
             return bound.unwrap_or(Principal::anonymous()).to_text();
         }

@@ -14,12 +14,10 @@ const MOST_IDS: u32 = 20;
 
 impl State {
     pub(crate) fn shown_applying(&self) -> Fields {
-        let shown = self.records.applier.status().map_or(
-            "none".into(),
-            |UtxoApplyPosition { base, next, transactions, .. }| {
-                format!("from block {base} to block {next}, transaction {transactions}")
-            },
-        );
+        let words = |at: UtxoApplyPosition| {
+            format!("from block {} to block {}, transaction {}", at.base, at.next, at.transactions)
+        };
+        let shown = self.records.applier.status().map_or("none".into(), words);
         vec![field("applied", shown), field("missing parents", self.records.applier.missing())]
     }
 
@@ -50,11 +48,11 @@ impl State {
             let Outcome { applied, finished, skipped, rest: passed } = applier.apply(&mut stores, arg, by_operator)?;
             was_skipped.set(skipped);
             rest.set(passed);
-            if let Some(height) = finished {
-                // The block's height follows from the first one's, so it is not a feeder's claim.
-                if let Err(error) = state.records.pruner.notify_block(height, true, true) {
-                    logs::error(&format!("block {}: height {height} was not notified: {error}", arg.number));
-                }
+            // The block's height follows from the first one's, so it is not a feeder's claim.
+            if let Some(height) = finished
+                && let Err(error) = state.records.pruner.notify_block(height, true, true)
+            {
+                logs::error(&format!("block {}: height {height} was not notified: {error}", arg.number));
             }
             Ok(applied)
         };
@@ -70,8 +68,7 @@ impl State {
         // Calls of an hour share an entry, so each skipped transaction is a field of its own.
         let shown = |state: &Self| {
             let mut shown = state.shown_applying();
-            let skip = named.as_ref().map(|txid| field(&format!("skipped {txid}"), was_skipped.get()));
-            shown.extend(skip);
+            shown.extend(named.as_ref().map(|txid| field(&format!("skipped {txid}"), was_skipped.get())));
             let rest = rest.take();
             if !rest.is_empty() {
                 let named = rest.start..rest.end.min(rest.start + MOST_IDS);
@@ -87,12 +84,11 @@ impl State {
 
     /// Ends applying, and returns where it stood.
     pub fn stop_applying(&mut self) -> Option<UtxoApplyPosition> {
-        let Ok(ended) =
-            self.noting::<_, Infallible>("utxo_stop_applying", String::new(), Self::shown_applying, |state| {
-                let ended = state.records.applier.status();
-                state.records.applier.end(&mut state.chain);
-                Ok(ended)
-            });
+        let ended = self.records.applier.status();
+        let Ok(()) = self.noting::<_, Infallible>("utxo_stop_applying", "", Self::shown_applying, |state| {
+            state.records.applier.end(&mut state.chain);
+            Ok(())
+        });
         ended
     }
 }

@@ -1,6 +1,7 @@
 //! UTXO records in the state: their stores, calls of the record store, and what rollbacks, resets and settings of the chain mean for them.
 //!
-//! `no_records.rs` has the same functions for the build without the feature `records`.
+//! The build without the feature `records` has the same functions over stores without records, rows and uploads. It opens them and writes
+//! nothing to them, and [`KEPT`] leaves out of the wasm what only records need.
 
 mod apply_block;
 
@@ -8,32 +9,46 @@ use super::State;
 use crate::logs;
 use crate::platform;
 use crate::settings::config;
-use candid::Principal;
 use ic_coppice_chain::ChainStore;
 use ic_coppice_interface::blocks::Note;
 use ic_coppice_interface::{
-    BLOB_SAFETY_WINDOW, Batch, Config, ConfigError, OpenTransaction, Owner, RollbackError, UtxoError, UtxoSettings,
-    UtxoStorage,
+    BLOB_SAFETY_WINDOW, Batch, Config, OpenTransaction, Owner, RollbackError, UtxoError, UtxoSettings, UtxoStorage,
 };
 pub use ic_coppice_records::RecordStores as Stores;
 use ic_coppice_records::apply::{AppliedNote, TakenBack};
 use ic_coppice_records::deletion::Limits;
 use ic_coppice_records::external::Records;
-use ic_coppice_records::pruning::{UtxoPruner, check_retentions};
+use ic_coppice_records::pruning::UtxoPruner;
 use ic_coppice_records::utxo::{BatchItem, Call, RunWindow, UtxoStore};
+use ic_coppice_storage::arena::Arena;
+use ic_coppice_storage::{HashKey, Space};
+use std::rc::Rc;
 
 /// True if this build keeps UTXO records.
-pub const KEPT: bool = true;
+pub const KEPT: bool = cfg!(feature = "records");
 /// Words for what feeders bring.
-pub const FED: &str = "blocks, UTXO records and blobs to delete";
+pub const FED: &str = if KEPT { "blocks, UTXO records and blobs to delete" } else { "blocks" };
 /// Blocks that the check of a rollback reads at most, because an admin may roll back millions.
 const MOST_CHECKED: u64 = 200_000;
 /// Blocks below the head whose notes the storage status reads.
 const MOST_SHOWN: u64 = 1_000;
 
 /// Returns whether an owner of memory belongs to this build.
-pub fn has_owner(_owner: Owner) -> bool {
-    true
+pub fn has_owner(owner: Owner) -> bool {
+    KEPT || !matches!(owner, Owner::Records | Owner::External | Owner::Deletions | Owner::UtxoIndex)
+}
+
+/// Opens the stores of records, which must be empty in a build that keeps none.
+///
+/// # Errors
+/// A sentence with what they keep, or with the store and its fault.
+pub fn open(arena: &Arena, cells: &Rc<Space>, key: &HashKey) -> Result<Stores, String> {
+    let stores = Stores::open(arena, cells, key)?;
+    let kept = if KEPT { Vec::new() } else { stores.kept() };
+    if kept.is_empty() {
+        return Ok(stores);
+    }
+    Err(format!("this build of the canister keeps no UTXO records, and there are {}", kept.join(", ")))
 }
 
 /// The record store and all that its calls need.
@@ -58,11 +73,6 @@ impl AtHeight<'_> {
 }
 
 impl State {
-    /// The settings of the UTXO store.
-    pub fn utxo_settings(&self) -> &UtxoSettings {
-        settings_of(&self.config)
-    }
-
     /// The record pruner and the stores that it works on.
     pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
         let Self { records, blobs, config, .. } = self;
@@ -75,25 +85,20 @@ impl State {
         let Self { records, blobs, config, chain, .. } = self;
         let Stores { utxo, applier, deletions, pruner } = records;
         let settings = settings_of(config);
-        let call = Call {
-            height,
-            now_ns: platform::time_ns(),
-            settings,
-            most: pruner.most_height(),
-            missing: applier.missing(),
-        };
+        let (now_ns, most, missing) = (platform::time_ns(), pruner.most_height(), applier.missing());
+        let call = Call { height, now_ns, settings, most, missing };
         AtHeight { chain, records: Records { utxo, blobs, deletions, settings }, call }
     }
 
     /// Applies the limits on records and on rows of the deletion queue. The cap on records depends on the policy's target, and the reserve
     /// above the cap moves only if the cap changes.
     pub(super) fn bound_records(&mut self) {
+        let Some(utxo) = self.config.utxo.as_ref().filter(|_| KEPT) else { return };
         let cap = config::records_cap(&self.config, self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records_cap.cap {
             self.records_cap = config::RecordsCap { cap, kept: self.blobs.arena().touched_bytes() };
         }
         self.blobs.arena().set_quota(cap, self.records_cap.kept);
-        let utxo = settings_of(&self.config);
         self.records.deletions.limits = Limits {
             rows: utxo.max_deletion_rows,
             dead: utxo.max_dead_blob_deletions,
@@ -102,53 +107,19 @@ impl State {
         };
     }
 
-    /// Returns the block below which all are applied; `None` if blocks are not applied.
-    pub(super) fn applied_before(&self) -> Option<u64> {
-        self.records.applier.next()
-    }
-
-    /// Checks new settings against those of the record pruner.
-    pub(super) fn check_records_settings(&self, new: &Config) -> Result<(), ConfigError> {
-        check_retentions(&self.records.pruner.stored().settings, settings_of(new), "block_height_retention")?;
-        Ok(())
-    }
-
-    /// Records that settings have replaced those `before`.
-    pub(super) fn note_records_settings(&mut self, before: &Config) {
-        let retention = settings_of(before).block_height_retention;
-        if settings_of(&self.config).block_height_retention != retention {
-            self.records.pruner.note_retention(retention);
-        }
-    }
-
     /// Records up to which height external blobs are due.
     pub fn note_due_blobs(&mut self, now_ns: u64) {
-        let due = self.records.pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0);
-        self.records.deletions.note_due(due, now_ns);
-    }
-
-    /// Ends the leases of a blob worker.
-    pub(super) fn end_leases(&mut self, holder: Principal) {
-        self.records.deletions.end_leases(Some(holder), platform::time_ns());
-    }
-
-    /// Ends the running job of the record pruner, whose height waits, and all leases, whose rows stay leased while requests for the blobs
-    /// may run.
-    pub(super) fn stop_deleting_records(&mut self) {
-        self.records.pruner.stop();
-        self.records.deletions.end_leases(None, platform::time_ns());
-    }
-
-    /// Records that an operator has seen the counts of applying.
-    pub(super) fn acknowledge_applying(&mut self) {
-        self.records.applier.acknowledge();
+        if KEPT {
+            let due = self.records.pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0);
+            self.records.deletions.note_due(due, now_ns);
+        }
     }
 
     /// Checks that no applied block above `number` lies at or below the pruned height. A block that is not checked counts as one that does.
     pub(super) fn check_complete(&self, number: u64, incomplete: bool) -> Result<(), RollbackError> {
         let pruned_height = self.records.utxo.pruned_height();
         // The pruned height does not rise during a rollback.
-        if incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
+        if !KEPT || incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
             return Ok(());
         }
         let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
@@ -167,11 +138,6 @@ impl State {
         Some(self.chain.newest_noted(oldest, MOST_SHOWN, is_pruned).unwrap_or(oldest))
     }
 
-    /// Begins the message of a rollback.
-    pub(super) fn begin_taking_back(&mut self) {
-        self.records.utxo.begin_message();
-    }
-
     /// Takes the newest block back from the records if it is applied. `is_fresh`: nothing else was done in this message.
     pub(super) fn take_back(
         &mut self,
@@ -179,30 +145,25 @@ impl State {
         is_fresh: bool,
         faults: &mut Vec<String>,
     ) -> Option<(TakenBack, u64)> {
-        if !self.records.applier.is_applied(&self.chain, number) {
+        if !KEPT || !self.records.applier.is_applied(&self.chain, number) {
             return None;
         }
         let (applier, mut stores) = self.applying();
         Some(applier.take_back(&mut stores, number, is_fresh, faults))
     }
 
-    /// Lowers the position of applying to the chain's next block, after a block was removed.
-    pub(super) fn lower_applying(&mut self) {
-        self.records.applier.lower(self.chain.state().next, None);
-    }
-
     /// Records why a rollback waits, or that it does not wait, and logs the first of several refusals, because ticks repeat them.
     pub(super) fn set_rollback_waits(&mut self, waits: Option<(u64, UtxoError)>) {
         let line =
             waits.as_ref().map(|(number, why)| format!("rollback: waits: block {number} cannot be taken back: {why}"));
-        if self.records.applier.set_waits(waits) {
+        if KEPT && self.records.applier.set_waits(waits) {
             line.iter().for_each(|line| logs::error(line));
         }
     }
 
     /// Returns why the rollback waits for memory, if it does.
     pub(super) fn rollback_waits(&self) -> Option<UtxoError> {
-        self.records.applier.waits.as_ref().map(|waits| waits.why.clone())
+        self.records.applier.waits.as_ref().filter(|_| KEPT).map(|waits| waits.why.clone())
     }
 
     /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
@@ -213,20 +174,25 @@ impl State {
 
     /// Ends applying and forgets heights, because the chain is empty. Returns the number of records, which stay.
     pub(super) fn reset_records(&mut self) -> Option<u64> {
-        self.records.applier.reset();
-        self.records.utxo.forget_pruned();
-        self.records.pruner.reset();
-        self.records.utxo.set_window(RunWindow::default());
-        Some(self.records.utxo.storage().records)
+        KEPT.then(|| {
+            self.records.applier.reset();
+            self.records.utxo.forget_pruned();
+            self.records.pruner.reset();
+            self.records.utxo.set_window(RunWindow::default());
+            self.records.utxo.storage().records
+        })
     }
 
     /// Returns when an open upload of a transaction was last called for, in Unix seconds: the first to expire.
     pub fn transaction_touched(&self) -> Option<u64> {
-        self.records.utxo.uploads.touched()
+        self.records.utxo.uploads.touched().filter(|_| KEPT)
     }
 
     /// Drops expired uploads of transactions.
     pub(super) fn expire_transactions(&mut self) {
+        if !KEPT {
+            return;
+        }
         let expiry = self.config.upload_expiry_secs;
         match self.records.utxo.uploads.expire(&mut self.blobs, platform::time_secs(), expiry) {
             0 => {}
@@ -236,17 +202,17 @@ impl State {
 
     /// Returns the open uploads of transactions.
     pub fn open_transactions(&self) -> Option<Vec<OpenTransaction>> {
-        Some(self.records.utxo.uploads.list(self.config.upload_expiry_secs))
+        KEPT.then(|| self.records.utxo.uploads.list(self.config.upload_expiry_secs))
     }
 
     /// Returns the use of stable memory by records.
     pub fn records_storage(&self) -> Option<UtxoStorage> {
         let applying = self.records.applier.status();
-        Some(UtxoStorage { applying, restorable_to: self.restorable_to(), ..self.records.utxo.storage() })
+        KEPT.then(|| UtxoStorage { applying, restorable_to: self.restorable_to(), ..self.records.utxo.storage() })
     }
 }
 
-/// The settings of the UTXO store, which this build always has.
+/// The settings of the UTXO store, which a build with records always has.
 pub fn settings_of(config: &Config) -> &UtxoSettings {
     config.utxo.as_ref().unwrap_or_else(|| platform::trap("the settings of the UTXO store are missing"))
 }

@@ -2,6 +2,7 @@
 
 use super::{Plain, Text};
 use crate::state::State;
+use crate::state::records::settings_of;
 use ic_coppice_interface::Metric;
 use std::io;
 
@@ -50,25 +51,15 @@ const SERVICES: [(&str, &str); 28] = [
 /// Writes the metrics of records and of the deletion queue.
 pub fn write(text: &mut Text, state: &State) -> io::Result<()> {
     storage(text, state)?;
-    let pruner = state.records.pruner.status(state.utxo_settings(), &state.records.deletions);
+    let pruner = state.records.pruner.status(settings_of(&state.config), &state.records.deletions);
     services(text, &[pruner.metrics, state.records.deletions.status().metrics].concat())?;
+    let (ticks, safe_height) = (pruner.ticks, pruner.safe_height);
+    let persisted = pruner.last_persisted_height.unwrap_or(0);
     // Metrics that the Candid replies do not contain.
     let all: [Plain; 3] = [
-        (
-            "coppice_pruner_ticks_total",
-            "Firings of the daemon for UTXO records since the canister was started.",
-            pruner.ticks,
-        ),
-        (
-            "coppice_pruner_safe_height",
-            "Height up to which UTXO records may be deleted.",
-            u64::from(pruner.safe_height),
-        ),
-        (
-            "coppice_pruner_persisted_height",
-            "The highest persisted block; 0 if none.",
-            u64::from(pruner.last_persisted_height.unwrap_or(0)),
-        ),
+        ("coppice_pruner_ticks_total", "Firings of the daemon for UTXO records since the canister was started.", ticks),
+        ("coppice_pruner_safe_height", "Height up to which UTXO records may be deleted.", safe_height.into()),
+        ("coppice_pruner_persisted_height", "The highest persisted block; 0 if none.", persisted.into()),
     ];
     all.into_iter().try_for_each(|figure| text.plain(figure))?;
     let help = "Blocks since the oldest UTXO record that is not deleted was due.";
@@ -82,14 +73,11 @@ pub fn write(text: &mut Text, state: &State) -> io::Result<()> {
 /// Writes the number of records and rows, their memory and its caps.
 fn storage(text: &mut Text, state: &State) -> io::Result<()> {
     let (utxo, (rows, max_rows)) = (state.records.utxo.storage(), state.records.deletions.rows());
+    let kept = utxo.kept_bytes;
     let all: [Plain; 6] = [
         ("coppice_utxo_records", "UTXO records.", utxo.records),
         ("coppice_utxo_unmined_records", "Unmined UTXO records.", utxo.unmined),
-        (
-            "coppice_utxo_kept_bytes",
-            "Bytes of stable memory that count towards the cap of UTXO records.",
-            utxo.kept_bytes,
-        ),
+        ("coppice_utxo_kept_bytes", "Bytes of stable memory that count towards the cap of UTXO records.", kept),
         ("coppice_utxo_max_bytes", "Cap on the bytes of UTXO records.", utxo.max_bytes),
         ("coppice_deletion_rows", "Rows of the deletion queue.", rows),
         ("coppice_deletion_max_rows", "Cap on the rows of the deletion queue.", max_rows),
@@ -105,11 +93,8 @@ fn services<'a>(text: &mut Text, metrics: &'a [Metric]) -> io::Result<()> {
         };
         let all = of("");
         if !all.is_empty() {
-            let labelled = |metric: &&'a Metric| match metric.labels.first() {
-                None => [""; 5],
-                Some(label) => ["{", &label.name, "=\"", &label.value, "\"}"],
-            };
-            text.figure((name, help), all.iter().map(|metric| (labelled(metric), metric.value)))?;
+            let label = |metric: &'a Metric| metric.labels.first().map(|label| (label.name.as_str(), &label.value));
+            text.figure((name, help), all.into_iter().map(|metric| (label(metric), metric.value)))?;
             continue;
         }
         // A sum and a count.
@@ -179,7 +164,7 @@ mod tests {
         crate::memory::forget();
         crate::state::init(&ic_coppice_interface::InitArg::default()).unwrap();
         crate::state::read(|state| {
-            let mut all = state.records.pruner.status(state.utxo_settings(), &state.records.deletions).metrics;
+            let mut all = state.records.pruner.status(settings_of(&state.config), &state.records.deletions).metrics;
             all.extend(state.records.deletions.status().metrics);
             let known = |name: &str| {
                 let of_sum = name.strip_suffix("_sum").or(name.strip_suffix("_count"));

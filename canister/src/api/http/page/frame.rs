@@ -1,7 +1,7 @@
 //! Frame of a page: style, header and footer around the content.
 
 use super::super::answer::source;
-use super::words::moment;
+use super::words::{count, moment};
 use crate::platform;
 use ic_coppice_interface::text::duration;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -12,6 +12,11 @@ const ICON: &str = include_str!("icon.svg");
 /// Returns a figure with its value as a data attribute.
 pub fn figure(name: &str, value: u64, shown: &str) -> Markup {
     html! { data data-figure=(name) value=(value) { (shown) } }
+}
+
+/// Returns a figure that is a count.
+pub fn counted(name: &str, value: u64) -> Markup {
+    figure(name, value, &count(value))
 }
 
 /// Returns a whole page around `content`, reloaded after `refresh` seconds.

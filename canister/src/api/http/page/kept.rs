@@ -1,10 +1,11 @@
 //! Pages of a kept block (`/block/NUMBER`) and a kept transaction (`/tx/ID`).
 
 use super::super::answer::Answer;
-use super::frame::{self, frame, row};
+use super::frame::{counted, frame, row};
 use super::records;
 use super::words::{bytes, count, moment};
 use crate::state::State;
+use crate::state::records::KEPT;
 use ic_coppice_interface::segments::Segment;
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{BlockHeader, ReadError};
@@ -49,25 +50,21 @@ fn header(header: &BlockHeader) -> Markup {
         section.card {
             h3 { "Header" }
             table.kept {
-                (row("number", html! { (figure("number", header.number)) }))
+                (row("number", html! { (counted("number", header.number)) }))
                 (row("hash", html! { code { (hex(&header.hash)) } }))
                 (row("parent", html! { @match before {
                     Some(before) => a href=(format!("/block/{before}")) { code { (parent) } },
                     None => code { (parent) },
                 } }))
                 (row("timestamp in the chain", html! { (moment(header.timestamp_secs.saturating_mul(1_000_000_000))) }))
-                (row("transactions", html! { (figure("transactions", header.transactions.into())) }))
-                (row("keys", html! { (figure("keys", header.keys.into())) }))
+                (row("transactions", html! { (counted("transactions", header.transactions.into())) }))
+                (row("keys", html! { (counted("keys", header.keys.into())) }))
                 @for ((name, length), digest) in lengths.into_iter().zip(digests) {
                     (row(name, html! { (bytes(length)) ", SHA-256 " code { (hex(digest)) } }))
                 }
             }
         }
     }
-}
-
-fn figure(name: &str, value: u64) -> Markup {
-    frame::figure(name, value, &count(value))
 }
 
 /// Returns the first ids of a block.
@@ -110,7 +107,7 @@ pub fn transaction(state: &State, id: &str) -> Answer {
     };
     let title = "Transaction";
     let location = state.chain.location(&state.blobs, &bytes_of);
-    let record = records::card_of(state, &bytes_of);
+    let record = if KEPT { records::card_of(state, &bytes_of) } else { None };
     if let (Err(why), None) = (&location, &record) {
         return refused(title, why);
     }
@@ -121,9 +118,9 @@ pub fn transaction(state: &State, id: &str) -> Answer {
             table.kept {
                 (row("id", html! { code { (hex(&bytes_of)) } }))
                 @if let Ok(at) = &location {
-                    (row("block", html! { a href=(format!("/block/{}", at.block_number)) { (figure("block", at.block_number)) }
+                    (row("block", html! { a href=(format!("/block/{}", at.block_number)) { (counted("block", at.block_number)) }
                         ", " code { (hex(&at.block_hash)) } }))
-                    (row("position", html! { (figure("position", at.position.into())) }))
+                    (row("position", html! { (counted("position", at.position.into())) }))
                 } @else { (row("block", html! { "no kept block has it" })) }
             }
         }

@@ -33,13 +33,11 @@ impl Unit {
 
     /// Returns a value in words for an axis: a count is followed by its unit.
     fn at_axis(self, value: f64) -> String {
+        let said = self.say(value);
         match self {
-            Self::Bytes => self.say(value),
-            Self::Count(one, several) => {
-                let number = self.say(value);
-                let of = if number == "1" { one } else { several };
-                format!("{number} {of}")
-            }
+            Self::Bytes => said,
+            Self::Count(one, _) if said == "1" => format!("{said} {one}"),
+            Self::Count(_, several) => format!("{said} {several}"),
         }
     }
 }
@@ -101,16 +99,11 @@ fn runs(samples: &[Sample], span: Span) -> Vec<&[Sample]> {
 
 /// Returns the gaps as start and end in Unix seconds.
 fn gaps(runs: &[&[Sample]], span: Span, now: u64) -> Vec<(u64, u64)> {
-    let mut from = now.saturating_sub(length(span));
-    let mut found = Vec::new();
-    for run in runs {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-        found.push((from, first.at));
-        from = last.at;
-    }
-    found.push((from, now));
-    found.retain(|(from, to)| to.saturating_sub(*from) > patience(span));
-    found
+    // A gap lies between the end of a run and the beginning of the next one.
+    let ends = runs.iter().filter_map(|run| Some(run.last()?.at));
+    let begins = runs.iter().filter_map(|run| Some(run.first()?.at));
+    let between = std::iter::once(now.saturating_sub(length(span))).chain(ends).zip(begins.chain([now]));
+    between.filter(|(from, to)| to.saturating_sub(*from) > patience(span)).collect()
 }
 
 impl Source {
@@ -175,16 +168,11 @@ impl Plot<'_> {
         let marks = self.marks.iter().map(|(_, value)| *value as f64);
         let most = values.chain(marks).fold(0.0, f64::max);
         let top = if most > 0.0 { most * HEADROOM } else { 1.0 };
-        let (name, ago) = match span {
-            Span::Day => ("day", ["24 h ago", "12 h", "now"]),
-            Span::Month => ("month", ["31 days ago", "15 d", "now"]),
+        let (name, long, ago) = match span {
+            Span::Day => ("day", "24 hours", ["24 h ago", "12 h", "now"]),
+            Span::Month => ("month", "31 days", ["31 days ago", "15 d", "now"]),
         };
-        let label = format!(
-            "{} over {}: {} samples",
-            self.title,
-            if span == Span::Day { "24 hours" } else { "31 days" },
-            samples.len()
-        );
+        let label = format!("{} over {long}: {} samples", self.title, samples.len());
         html! {
             figure.plot {
                 span.top { (self.unit.at_axis(most)) }
@@ -212,13 +200,10 @@ impl Plot<'_> {
 
     /// Returns the plots of a day and, if given, of a month, with a legend of the present values.
     pub fn card(&self, day: &[Sample], month: Option<&[Sample]>, now: u64) -> Markup {
-        let last = |series: &Series| {
-            let runs = runs(day, Span::Day);
-            let run = runs
-                .last()
-                .filter(|run| run.last().is_some_and(|last| now.saturating_sub(last.at) <= patience(Span::Day)))?;
-            series.of.points(run, Span::Day).last().map(|(_, value)| *value)
-        };
+        let is_fresh =
+            |run: &&[Sample]| run.last().is_some_and(|last| now.saturating_sub(last.at) <= patience(Span::Day));
+        let run = runs(day, Span::Day).pop().filter(is_fresh);
+        let last = |series: &Series| Some(series.of.points(run?, Span::Day).last()?.1);
         html! {
             section.card.chart {
                 h3 { (self.title) }

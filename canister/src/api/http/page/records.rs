@@ -1,8 +1,9 @@
 //! Cards of UTXO records and of the deletion queue, and the record of a transaction.
 
-use super::frame::{figure, row};
+use super::frame::{counted, figure, row};
 use super::words::{ago, bytes, count, many};
 use crate::state::State;
+use crate::state::records::settings_of;
 use ic_coppice_interface::*;
 use maud::{Markup, html};
 
@@ -11,65 +12,39 @@ const JOBS: u32 = 6;
 
 /// Returns the cards of what is kept, or ever was.
 pub(super) fn cards(state: &State, now: u64) -> Markup {
-    let records = Records {
-        state,
-        now,
-        utxo: state.records.utxo.storage(),
-        pruner: state.records.pruner.status(state.utxo_settings(), &state.records.deletions),
-        queue: state.records.deletions.status(),
-    };
+    let (utxo, deletions) = (state.records.utxo.storage(), state.records.deletions.status());
+    let pruner = state.records.pruner.status(settings_of(&state.config), &state.records.deletions);
+    let had_job = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
+    let shows_queue = deletions.rows > 0 || !deletions.leases.is_empty() || utxo.records > 0;
     html! {
-        @if records.keeps_records() { (records.jobs()) }
-        @if records.keeps_queue() { (records.queue()) }
+        @if utxo.records > 0 || pruner.current_height > 0 || had_job { (jobs(state, now, &utxo, &pruner)) }
+        @if shows_queue { (queue(&pruner, &deletions)) }
     }
 }
 
-struct Records<'a> {
-    state: &'a State,
-    now: u64,
-    utxo: UtxoStorage,
-    pruner: UtxoPrunerStatus,
-    queue: BlobDeletionStatus,
-}
-
-impl Records<'_> {
-    /// Returns whether UTXO records are kept, or ever were.
-    fn keeps_records(&self) -> bool {
-        let Self { pruner, utxo, .. } = self;
-        let jobs = pruner.pending.is_some() || pruner.running.is_some() || pruner.last_job.is_some();
-        utxo.records > 0 || pruner.current_height > 0 || jobs
-    }
-
-    /// Returns whether external blobs are queued for deletion, or ever were.
-    fn keeps_queue(&self) -> bool {
-        self.queue.rows > 0 || !self.queue.leases.is_empty() || self.utxo.records > 0
-    }
-
-    fn jobs(&self) -> Markup {
-        let jobs = self.state.records.pruner.jobs(None, JOBS).jobs;
-        let pruner = &self.pruner;
-        html! {
-            section.card {
-                h3 { "UTXO records" }
-                p { (figure("utxo_records", self.utxo.records, &many(self.utxo.records, "record"))) ", "
-                    (count(self.utxo.unmined)) " of them unmined, on " (bytes(self.utxo.kept_bytes)) " of at most "
-                    (bytes(self.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
-                    ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
-                    ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
-                @if jobs.is_empty() { p.note { "There was no job yet." } }
-                @else {
-                    table {
-                        thead { tr { th { "job" } th { "height" } th { "state" } th { "deleted" } th { "ticks" } th { "made" } } }
-                        tbody {
-                            @for job in &jobs {
-                                tr data-job=(job.id) {
-                                    th { (count(job.id)) }
-                                    td data-label="height" { (count(job.height.into())) }
-                                    td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
-                                    td data-label="deleted" { (count(job.counts.records_deleted)) }
-                                    td data-label="ticks" { (count(job.ticks)) }
-                                    td data-label="made" { (ago(job.created_at_ns, self.now)) }
-                                }
+fn jobs(state: &State, now: u64, utxo: &UtxoStorage, pruner: &UtxoPrunerStatus) -> Markup {
+    let jobs = state.records.pruner.jobs(None, JOBS).jobs;
+    html! {
+        section.card {
+            h3 { "UTXO records" }
+            p { (figure("utxo_records", utxo.records, &many(utxo.records, "record"))) ", "
+                (count(utxo.unmined)) " of them unmined, on " (bytes(utxo.kept_bytes)) " of at most "
+                (bytes(utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
+                ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
+                ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
+            @if jobs.is_empty() { p.note { "There was no job yet." } }
+            @else {
+                table {
+                    thead { tr { th { "job" } th { "height" } th { "state" } th { "deleted" } th { "ticks" } th { "made" } } }
+                    tbody {
+                        @for job in &jobs {
+                            tr data-job=(job.id) {
+                                th { (count(job.id)) }
+                                td data-label="height" { (count(job.height.into())) }
+                                td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
+                                td data-label="deleted" { (count(job.counts.records_deleted)) }
+                                td data-label="ticks" { (count(job.ticks)) }
+                                td data-label="made" { (ago(job.created_at_ns, now)) }
                             }
                         }
                     }
@@ -77,30 +52,26 @@ impl Records<'_> {
             }
         }
     }
+}
 
-    fn queue(&self) -> Markup {
-        let stores: Vec<&StoreDeletions> = self
-            .queue
-            .stores
-            .iter()
-            .filter(|store| store.held + store.waiting + store.leased + store.backing_off + store.dead > 0)
-            .collect();
-        html! {
-            section.card {
-                h3 { "External blobs" }
-                p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (if self.pruner.blobs_pending == 1 { " is" } else { " are" }) " to be deleted, "
-                    (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
-                    (many(self.queue.leases.len() as u64, "lease")) "." }
-                @if !stores.is_empty() {
-                    table {
-                        thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
-                        tbody { @for store in stores { tr {
-                            th { (format!("{:?}", store.store_type)) }
-                            td data-label="held" { (count(store.held)) } td data-label="waiting" { (count(store.waiting)) }
-                            td data-label="leased" { (count(store.leased)) } td data-label="backing off" { (count(store.backing_off)) }
-                            td data-label="given up" { (count(store.dead)) }
-                        } } }
-                    }
+fn queue(pruner: &UtxoPrunerStatus, deletions: &BlobDeletionStatus) -> Markup {
+    let rows = |of: &StoreDeletions| of.held + of.waiting + of.leased + of.backing_off + of.dead;
+    let stores: Vec<&StoreDeletions> = deletions.stores.iter().filter(|store| rows(store) > 0).collect();
+    html! {
+        section.card {
+            h3 { "External blobs" }
+            p { (counted("blobs_pending", pruner.blobs_pending)) (if pruner.blobs_pending == 1 { " is" } else { " are" }) " to be deleted, "
+                (counted("blobs_dead", pruner.blobs_dead)) (if pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(deletions.max_rows)) " rows; "
+                (many(deletions.leases.len() as u64, "lease")) "." }
+            @if !stores.is_empty() {
+                table {
+                    thead { tr { th { "store" } th { "held" } th { "waiting" } th { "leased" } th { "backing off" } th { "given up" } } }
+                    tbody { @for store in stores { tr {
+                        th { (format!("{:?}", store.store_type)) }
+                        td data-label="held" { (count(store.held)) } td data-label="waiting" { (count(store.waiting)) }
+                        td data-label="leased" { (count(store.leased)) } td data-label="backing off" { (count(store.backing_off)) }
+                        td data-label="given up" { (count(store.dead)) }
+                    } } }
                 }
             }
         }

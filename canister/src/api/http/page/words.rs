@@ -38,15 +38,7 @@ pub fn bytes(bytes: u64) -> String {
 /// Formats a time, in nanoseconds since the Unix epoch, as UTC.
 pub fn moment(ns: u64) -> String {
     match UtcDateTime::from_unix_timestamp((ns / 1_000_000_000) as i64) {
-        Ok(at) => format!(
-            "{}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
-            at.year(),
-            u8::from(at.month()),
-            at.day(),
-            at.hour(),
-            at.minute(),
-            at.second()
-        ),
+        Ok(at) => format!("{} {:02}:{:02}:{:02} UTC", at.date(), at.hour(), at.minute(), at.second()),
         Err(_) => format!("{ns} ns"),
     }
 }
@@ -68,57 +60,41 @@ pub fn entries(number: u64) -> String {
 
 /// Describes a policy and its watermarks in sentences.
 pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled: bool) -> Vec<String> {
-    let Some(policy) = policy else {
-        return vec!["No policy is set: nothing is ever pruned.".into()];
-    };
-    let mut sentences =
-        vec![if enabled { "Pruning is on.".to_string() } else { "Pruning is switched off.".to_string() }];
-    match (policy.retain_days, policy.retain_blocks) {
-        (0, 0) => sentences.push("Neither age nor count prunes a block.".into()),
-        (days, 0) => sentences.push(format!("Blocks are pruned when they are older than {}.", many(days, "day"))),
-        (0, kept) => sentences
-            .push(format!("Blocks are pruned when they are more than {} behind the head.", many(kept, "block"))),
-        (days, kept) => sentences.push(format!(
-            "Blocks are pruned when they are older than {} or more than {} behind the head, whichever comes first.",
-            many(days, "day"),
-            many(kept, "block")
-        )),
-    }
+    let Some(policy) = policy else { return vec!["No policy is set: nothing is ever pruned.".into()] };
+    let mut sentences = vec![if enabled { "Pruning is on." } else { "Pruning is switched off." }.to_string()];
+    let (age, lag) = (many(policy.retain_days, "day"), many(policy.retain_blocks, "block"));
+    sentences.push(match (policy.retain_days, policy.retain_blocks) {
+        (0, 0) => "Neither age nor count prunes a block.".into(),
+        (_, 0) => format!("Blocks are pruned when they are older than {age}."),
+        (0, _) => format!("Blocks are pruned when they are more than {lag} behind the head."),
+        _ => format!(
+            "Blocks are pruned when they are older than {age} or more than {lag} behind the head, whichever comes first."
+        ),
+    });
     match marks {
         None => sentences.push("No limit of bytes is set.".into()),
         Some(marks) => {
+            let [high, low, emergency] = [marks.high, marks.low, marks.emergency].map(bytes);
             sentences.push(format!(
-                "Above {} (high water) the oldest blocks are pruned until {} are left (low water); at {} (emergency water) appends are refused.",
-                bytes(marks.high),
-                bytes(marks.low),
-                bytes(marks.emergency)
+                "Above {high} (high water) the oldest blocks are pruned until {low} are left (low water); at {emergency} (emergency water) appends are refused."
             ));
             if marks.target < policy.target_bytes {
-                sentences.push(format!(
-                    "max_stable_pages leaves the chain {} of its target of {}.",
-                    bytes(marks.target),
-                    bytes(policy.target_bytes)
-                ));
+                let [target, wanted] = [marks.target, policy.target_bytes].map(bytes);
+                sentences.push(format!("max_stable_pages leaves the chain {target} of its target of {wanted}."));
             }
         }
     }
-    match floor(policy) {
-        0 => {}
-        1 if policy.retain_days > 0 => sentences.push("Age never prunes the last block before the head.".into()),
-        floor if policy.retain_days > 0 => {
-            sentences.push(format!("Age never prunes the last {} before the head.", many(floor, "block")));
-        }
-        _ => {}
+    let floor = floor(policy);
+    if policy.retain_days > 0 && floor > 0 {
+        let last = if floor == 1 { "block".into() } else { many(floor, "block") };
+        sentences.push(format!("Age never prunes the last {last} before the head."));
     }
-    sentences.push(format!(
-        "The daemon prunes due blocks within {}, with at most {} and {} per tick.",
-        duration(policy.timer_interval_secs),
-        many(policy.max_ops_per_tick, "op"),
-        match policy.max_instructions_per_tick {
-            1 => "1 instruction".into(),
-            instructions => format!("{} instructions", short(instructions as f64)),
-        }
-    ));
+    let (secs, ops) = (duration(policy.timer_interval_secs), many(policy.max_ops_per_tick, "op"));
+    let work = match policy.max_instructions_per_tick {
+        1 => "1 instruction".into(),
+        instructions => format!("{} instructions", short(instructions as f64)),
+    };
+    sentences.push(format!("The daemon prunes due blocks within {secs}, with at most {ops} and {work} per tick."));
     sentences
 }
 
@@ -151,23 +127,19 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
             sentences.push(format!("None of them may be pruned: they are held by {}.", holder(held_by)));
         }
         Some(held_by) if is_of_guard(held_by) => {
-            sentences.push(format!(
-                "Only those below block {} may be pruned: the others are held by {}.",
-                count(plan.before),
-                holder(held_by)
-            ));
+            let (before, holder) = (count(plan.before), holder(held_by));
+            sentences.push(format!("Only those below block {before} may be pruned: the others are held by {holder}."));
         }
         Some(held_by) => sentences.push(format!("None is pruned, because of {}.", holder(held_by))),
     }
     sentences.extend(floor);
     sentences.push(match plan.blocks {
         0 => "The next tick prunes nothing.".into(),
-        number => format!(
-            "The next tick would prune {} with {} of payload, and free {}.",
-            many(number, "block"),
-            bytes(plan.bytes),
-            if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") }
-        ),
+        number => {
+            let (blocks, payload) = (many(number, "block"), bytes(plan.bytes));
+            let blobs = if plan.blobs == 0 { "no blob".into() } else { many(plan.blobs, "blob") };
+            format!("The next tick would prune {blocks} with {payload} of payload, and free {blobs}.")
+        }
     });
     match plan.progress {
         PruneProgress::Finished => {}

@@ -13,12 +13,12 @@ use std::fmt::Debug;
 
 /// Returns the value that the generic decoder reads and its cost, or `None` if it refuses.
 fn generic<T: CandidType + DeserializeOwned>(message: &[u8]) -> Option<(T, usize)> {
-    let ((value,), cost) = decode_args_with_config_debug::<(T,)>(message, &quotas()).ok()?;
+    let ((value,), cost) = decode_args_with_config_debug::<(T,)>(message, &quotas(DECODING_QUOTA)).ok()?;
     Some((value, cost.decoding_quota?))
 }
 
 fn fast<T: Argument>(message: &[u8]) -> Option<T> {
-    read(message)
+    read(message, DECODING_QUOTA)
 }
 
 /// Returns the cost of the fast path.

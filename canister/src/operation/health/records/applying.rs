@@ -9,13 +9,10 @@ use ic_coppice_records::apply::{Counted, Waits};
 
 /// Adds the reason why applying is stopped to a finding, if applying holds pruning.
 pub fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
-    match state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply) {
-        None => found,
-        Some(stop) => {
-            let message = format!("{}; applying has stopped at {}", found.message, stop.text);
-            Finding { message, action: Some(Box::new(advice(ProblemCode::ApplyingStopped).1)), ..found }
-        }
-    }
+    let stop = state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply);
+    let Some(stop) = stop else { return found };
+    let message = format!("{}; applying has stopped at {}", found.message, stop.text);
+    Finding { message, ..found }.with_action(advice(ProblemCode::ApplyingStopped).1)
 }
 
 /// Returns a finding if a transaction of the next block cannot be applied.

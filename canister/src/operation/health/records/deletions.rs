@@ -27,11 +27,8 @@ pub(super) fn idle_holder(state: &State) -> Option<Finding> {
 pub(super) fn overdue(state: &State) -> Option<Finding> {
     let now = platform::time_secs();
     let since = |store| Some((store, state.records.deletions.due_since(store)?));
-    let overdue: Vec<(StoreType, u64)> = StoreType::ALL
-        .into_iter()
-        .filter_map(since)
-        .filter(|(_, secs)| now.saturating_sub(*secs) > PATIENCE_SECS)
-        .collect();
+    let is_long = |of: &(StoreType, u64)| now.saturating_sub(of.1) > PATIENCE_SECS;
+    let overdue: Vec<_> = StoreType::ALL.into_iter().filter_map(since).filter(is_long).collect();
     let first = overdue.iter().map(|(_, secs)| *secs).min()?;
     let status = state.records.deletions.status();
     let stores = overdue.iter().map(|(store, secs)| {

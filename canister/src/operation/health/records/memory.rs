@@ -6,6 +6,7 @@ use super::super::finding::{Finding, finding};
 use super::super::head::{idle, is_long, stays};
 use super::super::memory::LEFT;
 use crate::state::State;
+use crate::state::records::settings_of;
 use ic_coppice_interface::ProblemCode;
 use ic_coppice_records::owners;
 use ic_coppice_storage::blob::Class;
@@ -26,44 +27,37 @@ pub(super) fn records(state: &State) -> Option<Finding> {
     }
     let storage = state.records.utxo.storage();
     let free = storage.reusable_bytes;
-    let any = storage.records > 0 || rows > 0;
-    let memory = |what: &str| {
-        format!("UTXO records {what} max_utxo_bytes: they keep {kept} of {cap} bytes, and {free} of these are free")
+    let memory = |code, what: &str| {
+        let bytes = format!("they keep {kept} of {cap} bytes, and {free} of these are free");
+        Some(finding(code, format!("UTXO records {what} max_utxo_bytes: {bytes}")))
     };
-    let queue = |what: &str| format!("the deletion queue {what} max_deletion_rows: it has {rows} of {most_rows} rows");
-    let (code, message) = match any {
-        false => return None,
-        _ if left < FREE && free < FREE => (ProblemCode::RecordsFull, memory("have reached")),
-        _ if rows > 0 && rows_left == 0 => return of_queue(ProblemCode::RecordsFull, queue("has reached")),
-        _ if left.saturating_add(free) < (cap / LEFT).max(4 * FREE) => {
-            (ProblemCode::RecordsNearFull, memory("come near"))
-        }
-        _ if rows > 0 && rows_left < most_rows / LEFT => {
-            return of_queue(ProblemCode::RecordsNearFull, queue("comes near"));
-        }
-        _ => return None,
+    // The setting of rows is another one than that of memory.
+    let queue = |code, what: &str| {
+        let message = format!("the deletion queue {what} max_deletion_rows: it has {rows} of {most_rows} rows");
+        let raise = "(record { utxo = opt record { max_deletion_rows = opt #max_deletion_rows# } })";
+        Some(finding(code, message).with_action(Action::new(RECORDS_ACTION, Command::call("set_config", raise))))
     };
-    Some(finding(code, message))
-}
-
-/// Returns a finding about the rows of the deletion queue, whose setting is another one than that of memory.
-fn of_queue(code: ProblemCode, message: String) -> Option<Finding> {
-    let raise = "(record { utxo = opt record { max_deletion_rows = opt #max_deletion_rows# } })";
-    let action = Action::new(RECORDS_ACTION, Command::call("set_config", raise));
-    Some(finding(code, message).with_action(action))
+    match left.saturating_add(free) {
+        _ if storage.records == 0 && rows == 0 => None,
+        _ if left < FREE && free < FREE => memory(ProblemCode::RecordsFull, "have reached"),
+        _ if rows > 0 && rows_left == 0 => queue(ProblemCode::RecordsFull, "has reached"),
+        room if room < (cap / LEFT).max(4 * FREE) => memory(ProblemCode::RecordsNearFull, "come near"),
+        _ if rows > 0 && rows_left < most_rows / LEFT => queue(ProblemCode::RecordsNearFull, "comes near"),
+        _ => None,
+    }
 }
 
 /// Returns a finding if the data of transactions in the BlobStore is near its limit. If nothing is kept, or the limit is 0, the limit is
 /// intended.
 pub(super) fn external(state: &State) -> Option<Finding> {
-    let (kept, limit) = (state.blobs.arena().kept_bytes(owners::EXTERNAL), state.utxo_settings().max_external_bytes);
+    let (kept, limit) =
+        (state.blobs.arena().kept_bytes(owners::EXTERNAL), settings_of(&state.config).max_external_bytes);
     let left = limit.saturating_sub(kept);
     let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
     let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));
     let worded = |code, what: &str| {
-        let message =
-            format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}");
-        finding(code, message)
+        let taken = format!("{kept} of max_external_bytes = {limit} bytes");
+        finding(code, format!("transactions in the BlobStore take {taken}: {what}"))
     };
     match left {
         _ if kept == 0 || limit == 0 => None,

@@ -8,6 +8,7 @@ use super::action::{Action, Command};
 use super::advice::{PAGES, RESERVED, UTXO_BYTES, more};
 use super::finding::{Finding, finding};
 use crate::state::State;
+use crate::state::records::{KEPT, settings_of};
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{MAX_STABLE_PAGES, ProblemCode, UtxoJobTrigger, UtxoPrunerSettings, UtxoSettings};
 use ic_coppice_records::pruning::{Stored, UtxoPruner, cannot_preserve};
@@ -17,9 +18,15 @@ use ic_coppice_storage::WASM_PAGE;
 pub(super) use applying::with_stop;
 
 /// Words for what stops while deletions are stopped.
-pub(super) const STOPPED: &str = "no block and no UTXO record is pruned, and workers get no blob to delete";
+pub(super) const STOPPED: &str = match KEPT {
+    true => "no block and no UTXO record is pruned, and workers get no blob to delete",
+    false => "no block is pruned",
+};
 /// Words for a canister that nothing feeds.
-pub(super) const NO_FEEDER: &str = "no principal has a role that feeds blocks or UTXO records";
+pub(super) const NO_FEEDER: &str = match KEPT {
+    true => "no principal has a role that feeds blocks or UTXO records",
+    false => "no principal has a role that feeds blocks",
+};
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
@@ -33,7 +40,8 @@ const OVERDUE_PATIENCE_SECS: u64 = 3_600;
 
 /// Returns all findings about records. `deep`: also those that read the first rows of the deletion queue.
 pub(super) fn findings(state: &State, deep: bool) -> Vec<Finding> {
-    let (pruner, utxo, is_stopped) = (&state.records.pruner, state.utxo_settings(), state.deletions_stopped.is_some());
+    let (pruner, utxo, is_stopped) =
+        (&state.records.pruner, settings_of(&state.config), state.deletions_stopped.is_some());
     let mut found = of(pruner.stored());
     // While deletions are stopped, which is a finding of its own, nothing is deleted, and workers get no blob.
     if !is_stopped {
@@ -58,28 +66,6 @@ pub(super) fn findings(state: &State, deep: bool) -> Vec<Finding> {
 /// Returns findings about what the pruner has stored.
 pub(super) fn of(stored: &Stored) -> Vec<Finding> {
     let mut found = Vec::new();
-    left_alone(stored, &mut found);
-    jobs(stored, &mut found);
-    found
-}
-
-/// Returns a finding about `count` records, which names the first, or `None` without records.
-fn of_records(
-    code: ProblemCode,
-    (count, first): (usize, Option<&Cursor>),
-    [one, many]: [&str; 2],
-    text: &'static str,
-) -> Option<Finding> {
-    let Cursor { slot, txid, .. } = first?;
-    let message = match count {
-        1 => format!("1 {one}: that of transaction {}", hex(txid)),
-        _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
-    };
-    let action = Action::new(text, Command::call("utxo_skip_record", format!("({slot}, false)")));
-    Some(finding(code, message).with_action(action))
-}
-
-fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
     found.extend(of_records(
         ProblemCode::RecordsSkipped,
         (stored.turns.skipped().len(), stored.turns.skipped().first().map(|at| &at.cursor)),
@@ -100,9 +86,6 @@ fn left_alone(stored: &Stored, found: &mut Vec<Finding>) {
         let action = remedy(&blocked.code, stored.current);
         found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
     }
-}
-
-fn jobs(stored: &Stored, found: &mut Vec<Finding>) {
     if let Some((id, phase)) = stored.trapped {
         let message = format!(
             "UTXO records are not pruned: job {id} failed because finding the next record in {phase:?} trapped repeatedly"
@@ -127,6 +110,23 @@ fn jobs(stored: &Stored, found: &mut Vec<Finding>) {
             format!("job {} for height {} of UTXO records is due, and pruner_enabled is off", job.id, job.height);
         found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
     }
+    found
+}
+
+/// Returns a finding about `count` records, which names the first, or `None` without records.
+fn of_records(
+    code: ProblemCode,
+    (count, first): (usize, Option<&Cursor>),
+    [one, many]: [&str; 2],
+    text: &'static str,
+) -> Option<Finding> {
+    let Cursor { slot, txid, .. } = first?;
+    let message = match count {
+        1 => format!("1 {one}: that of transaction {}", hex(txid)),
+        _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
+    };
+    let action = Action::new(text, Command::call("utxo_skip_record", format!("({slot}, false)")));
+    Some(finding(code, message).with_action(action))
 }
 
 /// Returns a finding about records that are due and not deleted, with the reason if a setting or a height is one.
@@ -201,7 +201,7 @@ pub(super) fn remedy(code: &str, current: u32) -> Option<Action> {
 
 /// Returns the value of a name in a command, about records.
 pub(super) fn value(state: &State, name: &str) -> String {
-    let (settings, quota) = (state.utxo_settings(), state.blobs.arena().quota());
+    let (settings, quota) = (settings_of(&state.config), state.blobs.arena().quota());
     let number = match name {
         "max_external_bytes" => settings.max_external_bytes.saturating_mul(2),
         "max_utxo_bytes" => more(quota),
