@@ -1,20 +1,14 @@
 //! The command over a network: ic-agent, HTTP and certificates, with the canister's real wasm behind a gateway.
 
 use crate::net::Net;
-use candid::Principal;
 use coppice_testkit::chain_gen::Generator;
-use coppice_testkit::random::Random;
-use ic_coppice_cli::client::{BLOCK_INTERVAL, Block, CanisterClient, Client, Failure, Transport, Wait};
+use ic_coppice_cli::client::{Block, CanisterClient, Wait};
 use ic_coppice_cli::feed;
-use ic_coppice_cli::health::{healthy, settle};
 use ic_coppice_cli::index::database::Access;
 use ic_coppice_cli::index::origin::{Origin, Payload};
 use ic_coppice_cli::ledger::Ledger;
-use ic_coppice_cli::network::{Network, NetworkArgs};
-use ic_coppice_cli::verify::{Depth, verify};
-use ic_coppice_client::certificate::Vouched;
-use ic_coppice_host::Host;
-use ic_coppice_interface::{Exporter, PrunePolicyArg, RemoveExporter, Role};
+use ic_coppice_cli::network::NetworkArgs;
+use ic_coppice_interface::{Exporter, PrunePolicyArg, Role};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -218,78 +212,6 @@ fn accepted_call_is_polled_and_a_reject_is_reported() {
     let anonymous = NetworkArgs { identity: None, ..net.args() }.connect().unwrap();
     let error = anonymous.ack_exported(1, &[1].into()).wait().err().unwrap();
     assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
-}
-
-/// A canister on a network whose timer is awaited by advancing the clock.
-struct Moved<'a> {
-    inner: Client<Network>,
-    host: &'a Host,
-}
-
-impl Transport for Moved<'_> {
-    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.inner.transport().update(method, arg).await
-    }
-
-    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.inner.transport().query(method, arg).await
-    }
-}
-
-impl CanisterClient for Moved<'_> {
-    fn principal(&self, role: Role) -> Principal {
-        self.inner.transport().principal(role)
-    }
-
-    fn vouched(&self, certificate: &[u8]) -> anyhow::Result<Vouched> {
-        self.inner.transport().vouched(certificate)
-    }
-
-    fn await_timer(&self, interval: Duration) -> anyhow::Result<()> {
-        self.host.advance_time(interval);
-        Ok(())
-    }
-
-    fn patience(&self) -> u32 {
-        self.inner.transport().patience()
-    }
-}
-
-/// The canister prunes behind an indexer that takes three turns, and never before the indexer.
-#[test]
-fn generated_chain_is_indexed_pruned_and_verified_over_the_network() {
-    let net = Net::start();
-    let client = Client::new(Moved { inner: net.client(), host: &net.host });
-    let principal = client.transport().principal(Role::Exporter);
-    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    let policy = PrunePolicyArg { retain_blocks: Some(20), ..PrunePolicyArg::default() };
-    let interval = Duration::from_secs(client.set_prune_policy(&policy).done().unwrap().new.timer_interval_secs);
-    let index = ["index", "--until-caught-up", "--database", &net.database(), "--payload", "headers", "--ack-headers"];
-    let begins_at = net.host.get_time_nanos() / 1_000_000_000;
-    let chain: Vec<_> = Generator::new(1, 150, begins_at, BLOCK_INTERVAL.as_secs()).unwrap().collect();
-    let (mut ledger, mut acknowledged) = (Ledger::default(), 0);
-    for turn in chain.chunks(50) {
-        feed::send(&client, turn).unwrap();
-        turn.iter().for_each(|block| ledger.record(block));
-        client.transport().await_timer(interval).unwrap();
-        let pruned = client.get_prune_status().wait().unwrap().pruned_blocks;
-        assert!(pruned <= acknowledged, "{pruned} blocks are pruned, {acknowledged} acknowledged");
-        let indexed = json(&net.run(&index));
-        acknowledged = ledger.entries().len() as u64;
-        assert_eq!((&indexed["held"]["blocks"], &indexed["held"]["gap_blocks"]), (&acknowledged.into(), &0.into()));
-        assert_eq!(settle(&client, interval).unwrap().pruned_blocks, acknowledged - 21);
-    }
-    let oldest = chain[129].number;
-    let mut random = Random::new(1);
-    let sample = Depth::Sample { per_block: 4, pruned: 400, below: &mut |bound| random.below(bound) };
-    let verified = verify(&client, &ledger, oldest, sample).unwrap();
-    assert_eq!((verified.blocks, verified.pruned_blocks), (21, 129));
-    let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::Headers };
-    let mut store = ic_coppice_cli::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
-    assert_eq!(store.count_same(ledger.entries()).unwrap(), 150);
-    client.remove_exporter(&RemoveExporter { name: "indexer".into(), drop_guard: true }).done().unwrap();
-    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty());
-    healthy(&client, None).unwrap();
 }
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {

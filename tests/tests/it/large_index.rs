@@ -1,4 +1,4 @@
-//! The largest blocks in an index so large that each entry lies on its own page: every message of the daemon is small.
+//! The largest blocks in indexes so large that each entry lies on its own page: every message of the daemon is small.
 
 use coppice_tests::blocks::{block, id, plain, seal, with_keys};
 use coppice_tests::coppice::{Coppice, default_arg};
@@ -7,8 +7,10 @@ use ic_coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 
-/// Entries of a block, the most allowed: transactions, or half of them secondary keys.
+/// Entries of a block, the most allowed: transactions and secondary keys.
 const MOST: u64 = 100_000;
+/// Secondary keys among them.
+const KEYS: u64 = MOST / 2;
 /// The number of these blocks.
 const BLOCKS: u64 = 28;
 /// The platform slows a canister down that dirties more in a round, heap and stable memory together.
@@ -18,21 +20,11 @@ fn ids(number: u64, range: std::ops::Range<u64>) -> Vec<[u8; 32]> {
     range.map(|i| id(number << 20 | i)).collect()
 }
 
-#[test]
-fn the_largest_blocks_in_a_large_index_keep_each_message_small() {
-    each_message_is_small(0);
-}
-
-/// Two indexes that are large together.
+/// No message of the daemon takes 2 B instructions or dirties 75 MiB, and readers do not find removed blocks, swept or not. All secondary keys
+/// are different, so both indexes are large.
 #[test]
 fn the_largest_blocks_with_keys_in_large_indexes_keep_each_message_small() {
-    each_message_is_small(MOST / 2);
-}
-
-/// Asserts that no message of the daemon takes 2 B instructions or dirties 75 MiB, and that readers do not find removed blocks, swept or
-/// not. `keys` of each block's entries are secondary keys, all different.
-fn each_message_is_small(keys: u64) {
-    let transactions = MOST - keys;
+    let transactions = MOST - KEYS;
     let ids_of = |number: u64| ids(number, 0..transactions);
     let keys_of = |number: u64| ids(number, transactions..MOST);
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -92,9 +84,9 @@ fn each_message_is_small(keys: u64) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_blocks, status.faults, status.backlog.debt), (8, 0, 0), "{status:?}");
     assert_eq!(status.transaction_index.dropped, 8 * transactions);
-    assert_eq!(status.key_index.dropped, 8 * keys);
+    assert_eq!(status.key_index.dropped, 8 * KEYS);
     assert_eq!(status.transaction_index.entries, (BLOCKS - 8) * transactions + 2);
-    assert_eq!(status.key_index.entries, (BLOCKS - 8) * keys);
+    assert_eq!(status.key_index.entries, (BLOCKS - 8) * KEYS);
     assert_eq!(coppice.location(ids_of(8)[77]), Ok((8, 77)));
     for (key, position) in keys_of(8).iter().zip([0, 0, 1]) {
         assert_eq!(coppice.find_all(key, 0), [(8, position)]);
