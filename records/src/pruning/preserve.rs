@@ -15,7 +15,7 @@ pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<U
     UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, code, why })
 }
 
-/// Returns whether an operator has set a record aside that cannot be read, or whose parents cannot.
+/// Returns whether an operator has a record skipped that cannot be read, or whose parents cannot.
 pub fn skips(message: &Message, slot: u32, txid: &[u8]) -> bool {
     message.unreadable.iter().any(|at| at.slot == slot && at.txid == txid)
 }

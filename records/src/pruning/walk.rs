@@ -203,7 +203,8 @@ fn admit(phase: UtxoPrunerPhase, message: &mut Message, of: Option<&Candidate>, 
     message.budget.admit_step(ops, pages.0, pages.1, counted).map_err(StopReason::from)
 }
 
-/// Skips a record that cannot be read, or after which the index is `broken`. Phase 1 skips only a record that was set aside, and no break.
+/// Passes over a record that cannot be read, or after which the index is `broken`. Phase 1 passes over only what an operator skips, and
+/// over no break.
 ///
 /// # Errors
 /// The reason that the whole run ends.
@@ -216,8 +217,8 @@ fn unreadable(
 ) -> Result<(), UtxoJobEnd> {
     if phase == PreserveParents {
         // If the index is broken, the records after the break would not be examined.
-        let is_set_aside = !broken && preserve::skips(message, at.slot, &at.txid);
-        return if is_set_aside { Ok(()) } else { Err(preserve::blocked(at.slot, &at.txid, None, error)) };
+        let is_skipped = !broken && preserve::skips(message, at.slot, &at.txid);
+        return if is_skipped { Ok(()) } else { Err(preserve::blocked(at.slot, &at.txid, None, error)) };
     }
     message.counts.processed += u64::from(phase == DeleteAtHeight);
     message.keep(&at.txid, error);

@@ -21,7 +21,7 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
     })
 }
 
-/// As [`message`], for one that may leave work, such as the rest of a rollback.
+/// Runs a message as [`message`] does, then arms the daemon for what the message leaves, such as the rest of a rollback.
 pub fn message_with_work<T>(run: impl FnOnce(&mut State) -> T) -> T {
     message(|state| {
         let done = run(state);

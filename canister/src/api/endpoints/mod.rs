@@ -16,7 +16,7 @@ pub mod records;
 #[cfg(feature = "records")]
 pub mod utxo;
 
-// `calls!` names the check of a caller by the kind of the method.
+// `calls!` checks the caller with the function that has the name of the method's kind.
 use super::access::{admit as update, admit_reader as query};
 use super::wire;
 use crate::operation::daemon;

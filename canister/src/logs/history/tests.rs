@@ -140,6 +140,26 @@ fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem()
     assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(ic_coppice_interface::Severity::Notice)));
 }
 
+/// A count of blocks that changes alone is written, too.
+#[test]
+fn time_of_a_new_count_of_blocks_survives_an_upgrade() {
+    fresh();
+    // The first sample is deep and the second is not, so that the third raises the same problems as the second.
+    for secs in [0, 60] {
+        at(T + secs);
+        mutate(sampling::note);
+    }
+    at(T + 90);
+    mutate(|state| {
+        let (block, admission) = (ic_coppice_chain::testing::block(0, &[], 10), state.admission());
+        state.chain.append(&mut state.blobs, &block, &admission, platform::time_secs()).unwrap();
+    });
+    at(T + 120);
+    mutate(sampling::note);
+    state::upgrade(None).unwrap();
+    assert_eq!(read(|state| state.history.since.appended_at(1)), Some(T + 90));
+}
+
 #[test]
 fn the_layout_is_what_it_was() {
     assert_eq!((places::HISTORY, places::SAMPLES.at, places::COARSE_SAMPLES.at), (188_416, 196_608, 288_768));

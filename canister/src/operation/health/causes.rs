@@ -16,7 +16,8 @@ const fn cause(code: ProblemCode, hides: &'static [ProblemCode], demotes: &'stat
     Cause { code, hides, demotes }
 }
 
-/// Causes; one has a row for each kind of symptoms. A cause that another one demotes has its symptoms in a row of that one, too.
+/// Causes. `CyclesLow` has a row for each kind of its symptoms: what stops, what the chain suffers, what records suffer. A cause that
+/// another one demotes has its symptoms in a row of that one, too.
 const CAUSES: [Cause; 18] = [
     cause(CyclesLow, &[], &[TimersStopped, FeedingRefused, GrowthUnpaid, UpgradeUnpaid, NotReady, TimerOverdue]),
     cause(CyclesLow, &[], &[HeadStale, CapacityExhausted, PruneBehind, ExportHeld]),
