@@ -30,6 +30,8 @@ pub struct Made {
     pub arg: Vec<u8>,
     /// The answer, or `None` after a reject.
     pub reply: Option<Vec<u8>>,
+    /// The cycles that the canister paid for it.
+    pub cycles: u128,
 }
 
 /// Changes a replica's answer to a query of a method.
@@ -266,13 +268,16 @@ impl Inner {
                 if let Some(why) = self.rejected(&call.method) {
                     return replica.rejected(rejection(why)).unwrap();
                 }
+                let balance = || self.host.cycle_balance(call.canister);
+                let before = self.made.lock().unwrap().is_some().then(balance);
                 let outcome = replica.execute(&call);
+                let cycles = before.map_or(0, |before| before - balance());
                 let answer = replica.replied(&call, &outcome);
                 if is_filtered(&outcome) {
                     return answer.unwrap();
                 }
                 self.wait_where_held(call.sender, &call.method);
-                if self.note(call.sender, call.method, call.arg, outcome.ok()) {
+                if self.note(call, outcome.ok(), cycles) {
                     return fails("the answer is lost");
                 }
                 if self.accept_only.load(Ordering::SeqCst) {
@@ -316,11 +321,12 @@ impl Inner {
     }
 
     /// Records a call, and returns whether its answer is lost.
-    fn note(&self, sender: Principal, method: String, arg: Vec<u8>, reply: Option<Vec<u8>>) -> bool {
+    fn note(&self, call: Call, reply: Option<Vec<u8>>, cycles: u128) -> bool {
+        let Call { sender, method, arg, .. } = call;
         let (methods, lost) = &mut *self.lost.lock().unwrap();
         let is_lost = methods.contains(&method) && lost.insert([sender.as_slice(), method.as_bytes(), &arg].concat());
         if let Some(made) = &mut *self.made.lock().unwrap() {
-            made.push(Made { at: Instant::now(), sender, method, arg, reply });
+            made.push(Made { at: Instant::now(), sender, method, arg, reply, cycles });
         }
         is_lost
     }
