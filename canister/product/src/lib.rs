@@ -5,9 +5,9 @@ use ic_coppice::{Coppice, Inspected, canister_arg};
 use ic_coppice_interface::{ConfigChange, InitArg};
 
 #[cfg(not(feature = "records"))]
-ic_coppice::export!(readers, operators, producers);
+ic_coppice::export!(producers, readers, operators);
 #[cfg(feature = "records")]
-ic_coppice::export!(readers, operators, producers, records);
+ic_coppice::export!(producers, readers, operators, records);
 
 #[cfg(not(feature = "records"))]
 ic_coppice::service!(include_bytes!("../../../candid/blocks.did"));

@@ -1,6 +1,7 @@
 //! Registered exporters: keys, names and acknowledged bounds.
 //!
-//! Each exporter has a cell of its own, so that an acknowledgement writes the same bytes with one exporter as with a hundred.
+//! Each exporter has a cell of its own, so that an acknowledgement writes the same bytes with one exporter as with a hundred. A new exporter
+//! gets the first cell without one, so the cells that were written come first, and an upgrade reads no other.
 
 use crate::{ChainStore, places};
 use candid::Principal;
@@ -32,7 +33,7 @@ pub(super) struct Entry {
     registered_at: u64,
 }
 
-/// Returns the cell of this number. Its value is `None` if it has no exporter.
+/// Returns the cell of this number. Its value is `None` if it has no exporter any more.
 const fn cell(number: usize) -> Cell {
     let header = Header { name: "exporter", magic: *b"CPEX", version: 2 };
     Cell { at: places::EXPORTERS + (number * CAPACITY) as u64, capacity: CAPACITY, header }
@@ -46,6 +47,8 @@ fn save(cells: &Space, name: &str, entry: &Entry) {
 /// The registered exporters.
 pub struct Exporters {
     cells: Rc<Space>,
+    /// The number of the first cell that was never written.
+    unwritten: usize,
     pub(super) by_name: BTreeMap<String, Entry>,
 }
 
@@ -55,23 +58,24 @@ impl Exporters {
     /// # Errors
     /// A sentence that names the fault of a cell.
     pub fn open(cells: Rc<Space>) -> Result<Self, String> {
-        let mut by_name = BTreeMap::new();
-        for number in 0..MAX_EXPORTERS {
-            if let Some((name, entry)) = cell(number).load::<Option<(String, Entry)>>(&cells)?.flatten() {
-                by_name.insert(name, Entry { cell: number, ..entry });
-            }
+        let (mut unwritten, mut by_name) = (0, BTreeMap::new());
+        while unwritten < MAX_EXPORTERS
+            && let Some(exporter) = cell(unwritten).load::<Option<(String, Entry)>>(&cells)?
+        {
+            by_name.extend(exporter.map(|(name, entry)| (name, Entry { cell: unwritten, ..entry })));
+            unwritten += 1;
         }
-        Ok(Self { cells, by_name })
+        Ok(Self { cells, unwritten, by_name })
     }
 
     fn save_all(&self) {
         self.by_name.iter().for_each(|(name, entry)| save(&self.cells, name, entry));
     }
 
-    /// Writes the damaged cells anew.
+    /// Writes the damaged cells anew, also the first unwritten one, because an upgrade reads it.
     pub fn rewrite(&self) {
-        let mut damaged: BTreeSet<usize> =
-            (0..MAX_EXPORTERS).filter(|number| cell(*number).is_damaged(&self.cells)).collect();
+        let read = (self.unwritten + 1).min(MAX_EXPORTERS);
+        let mut damaged: BTreeSet<usize> = (0..read).filter(|number| cell(*number).is_damaged(&self.cells)).collect();
         let known = self.by_name.iter().filter(|(_, entry)| damaged.remove(&entry.cell));
         known.for_each(|(name, entry)| save(&self.cells, name, entry));
         damaged.into_iter().for_each(|number| cell(number).keep(&self.cells, &None::<()>));
@@ -105,6 +109,7 @@ impl Exporters {
             let is_free = |number: &usize| self.by_name.values().all(|entry| entry.cell != *number);
             let cell = (0..MAX_EXPORTERS).find(is_free);
             let cell = cell.ok_or(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 })?;
+            self.unwritten = self.unwritten.max(cell + 1);
             let registered_at = Ic::now_ns();
             Entry { cell, principal, bound: oldest, acknowledged_at: None, registered_at }
         };
