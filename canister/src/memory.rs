@@ -1,13 +1,12 @@
 //! The canister's arena and its spaces, opened once and held on the heap.
 
-use crate::platform::{self, Ic};
+use crate::platform;
 use crate::settings::config;
 use ic_coppice_interface::storage::in_arena;
 use ic_coppice_interface::{Config, MAX_STABLE_PAGES, Owner, records_reserve};
 use ic_coppice_records::owners;
 use ic_coppice_storage::arena::{self, Arena, Class};
-use ic_coppice_storage::{Growth, OpenError, Space, Terms};
-use ic_stable_structures::Memory as _;
+use ic_coppice_storage::{OpenError, Space, Terms};
 use std::cell::RefCell;
 
 /// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
@@ -55,24 +54,18 @@ pub fn space(id: u8) -> Result<Space, OpenError> {
     Space::open(&arena()?, id)
 }
 
-/// Passes the growth of stable memory to `look`. Traps if the arena cannot be opened.
-pub fn growth<T>(look: impl FnOnce(&Growth<Ic>) -> T) -> T {
-    look(opened().growth())
-}
-
-/// Returns the arena. Traps if it cannot be opened.
-#[inline(never)]
-fn opened() -> Arena {
-    arena().unwrap_or_else(|why| platform::trap(&why.to_string()))
-}
-
 /// Applies the memory limits of the settings.
-pub fn bound(config: &Config) {
-    let arena = opened();
+pub fn bound(arena: &Arena, config: &Config) {
     arena.growth().set_max_pages(config.max_stable_pages);
     arena.growth().set_terms(terms(config.nodes, config.reserved_cycles_limit));
     arena.set_reserve(records_reserve(config.max_stable_pages));
     arena.set_log_class(config::class(config));
+}
+
+/// Passes the growth of stable memory to `look`.
+#[cfg(test)]
+pub fn growth<T>(look: impl FnOnce(&ic_coppice_storage::Growth) -> T) -> T {
+    look(arena().unwrap().growth())
 }
 
 /// Sets the cap on raw pages of 64 KiB.
@@ -84,12 +77,13 @@ pub fn set_max_pages(pages: u64) {
 /// Returns the cap on raw pages.
 #[cfg(test)]
 pub fn max_pages() -> u64 {
-    growth(Growth::max_pages)
+    growth(|growth| growth.max_pages())
 }
 
 /// Returns the raw pages in use; the platform bills these.
+#[cfg(test)]
 pub fn billed_pages() -> u64 {
-    <Ic as ic_coppice_storage::Platform>::Memory::default().size()
+    arena().unwrap().billed_pages()
 }
 
 /// Opens a space that is used only by the bench.

@@ -36,9 +36,9 @@ pub const LOG: u64 = HISTORY + 2_048;
 /// Bytes of a sample.
 pub const SAMPLE_LEN: usize = 64;
 /// One day of samples, one per minute.
-pub const SAMPLES: Samples = Samples { at: 196_608, count: 1_440 };
+pub const SAMPLES: Samples = Samples { at: 196_608, every: 60, count: 1_440 };
 /// 31 days of samples, one per half hour.
-pub const COARSE_SAMPLES: Samples = Samples { at: SAMPLES.end(), count: 31 * 48 };
+pub const COARSE_SAMPLES: Samples = Samples { at: SAMPLES.end(), every: 1_800, count: 31 * 48 };
 /// Bytes of all cells.
 pub const END: u64 = ic_coppice_records::places::END;
 
@@ -47,14 +47,16 @@ pub const END: u64 = ic_coppice_records::places::END;
 pub struct Samples {
     /// Offset of the first slot.
     pub at: u64,
+    /// Seconds between two samples.
+    pub every: u64,
     /// Number of slots.
     pub count: u64,
 }
 
 impl Samples {
-    /// Returns the offset of the slot of a period's number.
-    pub const fn slot(&self, number: u64) -> u64 {
-        self.at + number % self.count * SAMPLE_LEN as u64
+    /// Returns the offset of the slot of a time, in Unix seconds.
+    pub const fn slot(&self, secs: u64) -> u64 {
+        self.at + secs / self.every % self.count * SAMPLE_LEN as u64
     }
 
     const fn end(&self) -> u64 {

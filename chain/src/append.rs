@@ -22,8 +22,13 @@ use sha2::{Digest, Sha256};
 pub(super) enum Fit {
     /// The block is kept.
     Kept,
-    /// The message has room for only so many of the block's references. Nothing has changed.
-    NoRoom(u64),
+    /// The message has no room for all of the block's references, which refuses a block that is alone in it. Nothing has changed.
+    NoRoom(AppendError),
+}
+
+/// Traps because the part of the log that was reserved for a block cannot be written.
+fn cannot_write(why: impl std::fmt::Display) -> ! {
+    Ic::trap(&format!("append: the reserved part of the log cannot be written: {why}"))
 }
 
 impl ChainStore {
@@ -40,7 +45,7 @@ impl ChainStore {
     ) -> Result<(), AppendError> {
         match self.append_if_room(blobs, block, admission, now, INSTRUCTIONS)? {
             Fit::Kept => Ok(()),
-            Fit::NoRoom(entered) => Err(too_large("references: upload the block", entered)),
+            Fit::NoRoom(refusal) => Err(refusal),
         }
     }
 
@@ -55,13 +60,9 @@ impl ChainStore {
         end: u64,
     ) -> Result<Fit, AppendError> {
         let segments = [&block.body, &block.receipts, &block.index];
-        let draft = Draft::new(
-            block.number,
-            (&block.hash, &block.parent_hash),
-            block.timestamp_secs,
-            segments.map(|bytes| bytes.len() as u64),
-            &block.sha256,
-        )?;
+        let lengths = segments.map(|bytes| bytes.len() as u64);
+        let hashes = (block.hash.as_slice(), block.parent_hash.as_slice());
+        let draft = Draft::new(block.number, hashes, block.timestamp_secs, lengths, &block.sha256)?;
         let verify = || {
             let mut verified = Segment::ALL.into_iter().zip(segments).filter(|_| admission.verify_segments);
             verified.try_for_each(|(segment, bytes)| draft.verify(segment, Sha256::digest(bytes).into()))
@@ -92,7 +93,7 @@ impl ChainStore {
         })?;
         if entered.references() < references {
             self.revert_entered(&entered);
-            return Ok(Fit::NoRoom(entered.references()));
+            return Ok(Fit::NoRoom(too_large("references: upload the block", entered.references())));
         }
         // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
@@ -104,29 +105,17 @@ impl ChainStore {
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
         let payload = segments.map(|bytes| bytes.as_slice()).into_iter().chain(links);
-        if let Err(why) = self.write_payload(blobs, start, end, payload) {
-            Ic::trap(&format!("append: the reserved part of the log cannot be written: {why}"));
+        let extended = self.log.extend(blobs, self.state.log_end..end, owners::CHAIN);
+        extended.unwrap_or_else(|why| cannot_write(why));
+        let mut at = start;
+        for bytes in payload {
+            self.log.write(blobs, at, bytes).unwrap_or_else(|why| cannot_write(why));
+            at += bytes.len() as u64;
         }
         self.state.log_end = end;
         self.settle_replaced(&entered);
         self.commit(&draft, meta);
         Ok(Fit::Kept)
-    }
-
-    /// Writes segments and links to the log, one after the other from `at` on; `end` is the end of the log afterwards.
-    fn write_payload<'a>(
-        &mut self,
-        blobs: &mut BlobStore,
-        mut at: u64,
-        end: u64,
-        payload: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<(), String> {
-        self.log.extend(blobs, self.state.log_end..end, owners::CHAIN).map_err(|why| why.to_string())?;
-        for bytes in payload {
-            self.log.write(blobs, at, bytes).map_err(|why| why.to_string())?;
-            at += bytes.len() as u64;
-        }
-        Ok(())
     }
 
     /// Index after the last blob of a log that reaches to `end`.
@@ -260,10 +249,9 @@ impl ChainStore {
 
     /// Writes the header of the next block. The seal is known when the block becomes the head.
     pub(super) fn put_header(&mut self, draft: &Draft, meta: BlockMeta, seal: Seal) {
-        let Draft { hash, sha256, .. } = *draft;
         let references_before = self.state.references;
         self.state.reset.used = self.state.reset.used.max(self.state.counted(meta.number) + 1);
-        self.headers.put(&StoredHeader { meta, hash, seal, sha256, references_before });
+        self.headers.put(&StoredHeader { meta, hash: draft.hash, seal, sha256: draft.sha256, references_before });
     }
 
     /// Writes the header and moves the head. The payload, the ids and the keys must be in place.

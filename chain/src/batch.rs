@@ -9,10 +9,10 @@
 //! first one of the next message.
 
 use super::append::Fit;
-use super::draft::{Admission, too_large};
+use super::draft::{Admission, bad};
 use super::store::ChainStore;
 use super::transit::{INSTRUCTIONS, PAGES};
-use ic_coppice_interface::segments::{BadSegment, Segment};
+use ic_coppice_interface::segments::Segment;
 use ic_coppice_interface::{AppendBlock, AppendError, AppendStop};
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::{Counting, Ic, OS_PAGE, Platform as _, changed_pages};
@@ -38,11 +38,6 @@ pub struct Batch {
     _counting: Option<Counting>,
 }
 
-/// Returns the error of a list of blocks that cannot be one.
-fn bad_list(why: String) -> AppendError {
-    BadSegment { segment: Segment::Body, at: 0, why }.into()
-}
-
 impl ChainStore {
     /// Begins a message that appends a list of blocks.
     ///
@@ -50,12 +45,12 @@ impl ChainStore {
     /// `BadEncoding` if the list is empty or its numbers do not rise by one.
     pub fn begin_batch(&self, blocks: &[AppendBlock]) -> Result<Batch, AppendError> {
         if blocks.is_empty() {
-            return Err(bad_list("the list of blocks is empty".into()));
+            return Err(bad(Segment::Body, "the list of blocks is empty"));
         }
-        if let Some([before, block]) = blocks.array_windows().find(|[a, b]| a.number.checked_add(1) != Some(b.number)) {
-            let why =
-                format!("block {} follows block {} in the list: numbers rise by one", block.number, before.number);
-            return Err(bad_list(why));
+        let mut pairs = blocks.array_windows().map(|[before, block]| (before.number, block.number));
+        if let Some((before, number)) = pairs.find(|(before, number)| before.checked_add(1) != Some(*number)) {
+            let why = format!("block {number} follows block {before} in the list: numbers rise by one");
+            return Err(bad(Segment::Body, why));
         }
         let most_references: u64 = blocks.iter().map(|block| block.index.len() as u64 / LEAST_REFERENCE).sum();
         Ok(Batch {
@@ -84,9 +79,7 @@ impl ChainStore {
         match self.append_if_room(blobs, block, admission, now, batch.end).map_err(AppendStop::Refused)? {
             Fit::Kept => batch.has_one = true,
             Fit::NoRoom(_) if batch.has_one => return Err(AppendStop::HasMore),
-            Fit::NoRoom(entered) => {
-                return Err(AppendStop::Refused(too_large("references: upload the block", entered)));
-            }
+            Fit::NoRoom(refusal) => return Err(AppendStop::Refused(refusal)),
         }
         Ok(())
     }
@@ -98,7 +91,6 @@ impl Batch {
         let per_byte = PER_BYTE + if verify { PER_HASHED_BYTE } else { 0 };
         let instructions = PER_BLOCK.saturating_add(payload.saturating_mul(per_byte));
         let pages = payload / OS_PAGE + PAGES_OF_BLOCK;
-        let (counter, changed) = (Ic::instructions(), changed_pages());
-        counter.saturating_add(instructions) <= self.end && changed.saturating_add(pages) <= PAGES
+        Ic::instructions().saturating_add(instructions) <= self.end && changed_pages().saturating_add(pages) <= PAGES
     }
 }

@@ -99,17 +99,10 @@ fn leb128(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Joins the parts of the tree.
+/// Joins the parts of the tree that there are, from the inside outwards.
 fn join<T>([own, last]: [Option<T>; 2], host: Option<T>, http: T, fork: impl Fn(T, T) -> T) -> T {
-    let before = |part: Option<T>, rest: T| match part {
-        Some(part) => fork(part, rest),
-        None => rest,
-    };
-    let first = before(own, before(host, http));
-    match last {
-        Some(last) => fork(first, last),
-        None => first,
-    }
+    let first = [host, own].into_iter().flatten().fold(http, |rest, part| fork(part, rest));
+    last.into_iter().fold(first, fork)
 }
 
 impl ChainStore {
@@ -141,8 +134,7 @@ impl ChainStore {
         if labels == before.labels && self.state.certified != [0; 32] {
             return None;
         }
-        let kept = before.digests.unwrap_or_default();
-        let known = |same: bool, i: usize| before.digests.filter(|_| same).map(|_| kept[i]);
+        let known = |same: bool, i: usize| before.digests.filter(|_| same).map(|digests| digests[i]);
         let own = known(labels.own == before.labels.own, 0).unwrap_or_else(|| labels.own_digest());
         let last = known(labels.last == before.labels.last, 1).unwrap_or_else(|| labels.last_digest());
         self.certified = Certified { labels, digests: Some([own, last]) };

@@ -45,6 +45,11 @@ pub(crate) fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
     AppendError::TooLarge { what: what.into(), limit }
 }
 
+/// Returns the refusal of a block because of a whole segment.
+pub(super) fn bad(segment: Segment, why: impl Into<String>) -> AppendError {
+    BadSegment { segment, at: 0, why: why.into() }.into()
+}
+
 /// Checks that a number of a new block is at most `limit`.
 pub(super) fn at_most(limit: u64, what: &str, number: u64) -> Result<(), AppendError> {
     if number > limit { Err(too_large(what, limit)) } else { Ok(()) }
@@ -62,9 +67,8 @@ impl Draft {
         at_most(MAX_NUMBER, "number", number)?;
         let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
         let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
-        let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
         if hashes.0.is_empty() {
-            return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
+            return Err(bad(Segment::Body, "the block's hash is empty"));
         }
         let digest = |segment: Segment| {
             let bytes = &sha256[segment.index()];
@@ -83,17 +87,14 @@ impl Draft {
 
     /// Returns the fields in which the block differs from a kept one, whose parent may be unknown. Declared digests are compared, not bytes.
     pub fn differences(&self, kept: &StoredHeader, parent: Option<Hash>) -> Vec<BlockField> {
-        let segment = |segment: Segment| {
-            let at = segment.index();
-            (self.lengths[at], self.sha256[at]) != (kept.meta.lengths[at], kept.sha256[at])
-        };
+        let segment = |at: usize| (self.lengths[at], self.sha256[at]) != (kept.meta.lengths[at], kept.sha256[at]);
         let all = [
             (BlockField::Hash, self.hash != kept.hash),
             (BlockField::ParentHash, parent.is_some_and(|parent| self.parent != parent)),
             (BlockField::Timestamp, self.timestamp_secs != kept.meta.timestamp_secs),
-            (BlockField::Body, segment(Segment::Body)),
-            (BlockField::Receipts, segment(Segment::Receipts)),
-            (BlockField::Index, segment(Segment::Index)),
+            (BlockField::Body, segment(Segment::Body.index())),
+            (BlockField::Receipts, segment(Segment::Receipts.index())),
+            (BlockField::Index, segment(Segment::Index.index())),
         ];
         all.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
     }
@@ -103,7 +104,7 @@ impl Draft {
         if digest == self.sha256[segment.index()] {
             return Ok(());
         }
-        Err(BadSegment { segment, at: 0, why: "the bytes do not match the declared sha256".into() }.into())
+        Err(bad(segment, "the bytes do not match the declared sha256"))
     }
 
     /// Checks the number of the block's index entries.

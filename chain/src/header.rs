@@ -159,8 +159,7 @@ impl Numbers {
     #[inline]
     pub(super) fn read(r: &Bytes) -> Option<Self> {
         let hash = Hash::stored(&array_at(r, HASH), r[HASH_LEN])?;
-        let (seal, references_before) = (array_at(r, SEAL), u64_at(r, REFERENCES));
-        Some(Self { meta: BlockMeta::read(r), hash, seal, references_before })
+        Some(Self { meta: BlockMeta::read(r), hash, seal: array_at(r, SEAL), references_before: u64_at(r, REFERENCES) })
     }
 
     /// Reads a header up to the note of applying that was not checked, as [`BlockMeta::peek`].

@@ -127,7 +127,7 @@ impl HeaderStore {
         self.arena.payload().read_with(self.address(number)?, |bytes| BlockMeta::peek(bytes, number))
     }
 
-    /// As [`numbers`](Self::numbers), without comparing the header's checksum.
+    /// As [`numbers`](Self::numbers), without comparing the header's checksum: the values of a damaged header may be wrong.
     pub fn peek_numbers(&self, number: u64) -> Option<Numbers> {
         self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; NOTE]| Numbers::peek_numbers(bytes, number))
     }

@@ -73,14 +73,12 @@ pub use draft::Admission;
 pub use hash::{Hash, MAX_HASH};
 pub use header::{BlockMeta, Numbers, StoredHeader};
 pub use ic_coppice_interface::segments::Segment;
-pub use postings::pages::MAX_KEY_PAGE;
 pub use postings::sweep::{IndexTable, TableDebt};
 pub use remove::{Removal, Removals, Removed};
 pub use reorgs::Rollbacks;
 pub use rollback::RolledBack;
 pub use state::{ChainState, Sweep};
 pub use store::ChainStore;
-pub use upload::MAX_CHUNK;
 
 #[cfg(test)]
 mod collisions;

@@ -40,8 +40,7 @@ impl Log {
         }
         let found = directory.space().read_u32(8);
         if found != class.size() {
-            let why = format!("blobs have {found} bytes, but {} are configured", class.size());
-            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+            return Err(LAYOUT.corrupt(format!("blobs have {found} bytes, but {} are configured", class.size())));
         }
         Ok(Self { directory, class })
     }
@@ -144,8 +143,7 @@ impl Log {
     /// Returns the bytes of a log range.
     pub fn read(&self, blobs: &BlobStore, range: Range<u64>) -> Result<Vec<u8>, PtrError> {
         let mut bytes = Vec::new();
-        self.read_onto(blobs, &mut bytes, range)?;
-        Ok(bytes)
+        self.read_onto(blobs, &mut bytes, range).map(|()| bytes)
     }
 
     /// Appends a log range to `out`.

@@ -20,8 +20,10 @@ pub const EXPORTERS: u64 = 32_768;
 /// The history of rollbacks; up to 4 KiB.
 pub const ROLLBACKS: u64 = 131_072;
 
-/// All spaces.
+/// All spaces, for tests.
+#[cfg(any(test, feature = "testing"))]
 pub const SPACES: [u8; 4] = [LOG_DIRECTORY, HEADERS, TRANSACTION_INDEX, KEY_INDEX];
-/// All cells: the first byte, and the number of bytes.
+/// All cells, for tests: the first byte, and the number of bytes.
+#[cfg(any(test, feature = "testing"))]
 pub const CELLS: [(u64, u64); 5] =
     [(CHAIN, 4_096), (UPLOAD, 8_192), (PRUNE, 16_384), (EXPORTERS, 32_768), (ROLLBACKS, 4_096)];

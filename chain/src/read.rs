@@ -27,16 +27,6 @@ pub(super) fn look_up_meter() -> Meter {
 /// Part of a segment: the segment, the first byte, the number of bytes.
 pub type Part = (Segment, u64, u64);
 
-/// Result of checking a posting.
-enum PostingMatch {
-    /// The wanted id.
-    Found(TransactionLocation),
-    /// Another id with the same hash, in this block at this position.
-    Other(BlockMeta, u32),
-    /// No transaction of a kept block.
-    Gone,
-}
-
 fn corrupt(number: u64, why: impl std::fmt::Display) -> ReadError {
     ReadError::Corrupt { why: format!("block {number}: {why}") }
 }
@@ -99,10 +89,7 @@ impl ChainStore {
                     page.headers.push(header.header(Some(parent)));
                     parent = header.hash;
                 }
-                _ => {
-                    page.next = Some(number);
-                    break;
-                }
+                _ => return Ok(HeaderPage { next: Some(number), ..page }),
             }
         }
         Ok(page)
@@ -176,11 +163,10 @@ impl ChainStore {
         let meta = self.find(number)?;
         let end = if meta.payload_len() == 0 { 0 } else { self.log.blobs_end(meta.payload_end()) };
         let blobs = (self.log.blob_of(meta.log_offset)..end).map(|blob| self.log.ptr(blob).map(Into::into));
-        let blobs: Option<Vec<_>> = blobs.collect();
         Ok(BlockStorage {
             log_offset: meta.log_offset,
             lengths: meta.lengths.map(u64::from).into(),
-            blobs: blobs.ok_or_else(|| corrupt(number, "a blob of the log is missing"))?,
+            blobs: blobs.collect::<Option<Vec<_>>>().ok_or_else(|| corrupt(number, "a blob of the log is missing"))?,
         })
     }
 
@@ -193,47 +179,36 @@ impl ChainStore {
         let Some(mut posting) = self.index.get(self.id_hash(id)) else { return Err(ReadError::NotFound) };
         let mut meter = look_up_meter();
         while meter.has_time() {
-            // Nearly always the newest posting of the hash has the wanted id.
-            match self.match_posting(blobs, posting, id)? {
-                PostingMatch::Found(location) => return Ok(location),
-                PostingMatch::Gone => return Err(ReadError::NotFound),
-                PostingMatch::Other(meta, position) => {
-                    match self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))? {
-                        None => return Err(ReadError::NotFound),
-                        Some((_, before)) if before < posting => posting = before,
-                        Some(_) => return Err(corrupt(meta.number, "a link of an id does not lead back")),
-                    }
-                }
+            // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
+            let Some((block_number, position)) = self.reachable(posting) else { return Err(ReadError::NotFound) };
+            let (meta, hash) = self.headers.peek(block_number).ok_or_else(|| damaged(block_number))?;
+            if position >= meta.transactions {
+                // The posting outlived a damaged block with this number.
+                return Err(ReadError::NotFound);
             }
+            // Readers do not see a block in transit, whatever its id. Nearly always the newest posting of another block has the wanted id.
+            if !self.in_transit(block_number) && same_key(&self.id_at(blobs, &meta, position)?, id) {
+                return Ok(TransactionLocation { block_number, block_hash: hash.to_bytes(), position });
+            }
+            let link = self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
+            let (_, before) = link.ok_or(ReadError::NotFound)?;
+            if before >= posting {
+                return Err(corrupt(meta.number, "a link of an id does not lead back"));
+            }
+            posting = before;
         }
         let number = self.index_position(posting).map_or(0, |(number, _)| number);
         Err(corrupt(number, "too many other ids have the hash of this one"))
     }
 
-    /// Checks a posting against the id that it names.
+    /// The id of a transaction of a block whose header was not checked.
     #[inline]
-    fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {
-        // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
-        let Some((number, position)) = self.reachable(posting) else { return Ok(PostingMatch::Gone) };
-        let (meta, hash) = self.headers.peek(number).ok_or_else(|| damaged(number))?;
-        if position >= meta.transactions {
-            // The posting outlived a damaged block with this number.
-            return Ok(PostingMatch::Gone);
-        }
-        if self.in_transit(number) {
-            // Readers do not see a block in transit, whatever its id.
-            return Ok(PostingMatch::Other(meta, position));
-        }
+    fn id_at(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<[u8; ID], ReadError> {
         let at = meta.segment_start(Segment::Index) + id_offset(position);
         if at + ID as u64 > meta.payload_end() {
-            return Err(corrupt(number, "its header names more transactions than its index segment has room for"));
+            return Err(corrupt(meta.number, "its header names more transactions than its index segment has room for"));
         }
-        let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;
-        if !same_key(&found, id) {
-            return Ok(PostingMatch::Other(meta, position));
-        }
-        let block_hash = hash.to_bytes();
-        Ok(PostingMatch::Found(TransactionLocation { block_number: number, block_hash, position }))
+        self.log.read_array(blobs, at).map_err(|e| corrupt(meta.number, e))
     }
 
     /// The receipt of the newest transaction with this id.

@@ -96,10 +96,12 @@ impl ChainStore {
     ///
     /// Unreadable data never stops the removal: it is listed in [`Removed::faults`] and skipped.
     pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
-        let (number, meta) = (removal.number, self.pass(&removal));
-        self.state.pruned_bytes += removal.bytes();
+        let (number, bytes) = (removal.number, removal.bytes());
+        self.pass(&removal);
+        self.state.pruned_bytes += bytes;
         let last_of_page = (number + 1).is_multiple_of(PAGE_HEADERS);
-        self.remove_header(blobs, (number, meta.as_ref()), removal.freed, last_of_page)
+        let blobs = self.remove_header(blobs, (number, removal.header.is_some()), removal.freed, last_of_page);
+        Removed { number, blobs, bytes, faults: self.take_faults() }
     }
 
     /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of headers
@@ -114,8 +116,8 @@ impl ChainStore {
         Removed { number: removal.number, ..Removed::default() }
     }
 
-    /// Moves the chain's beginning past its oldest block, whose references are stale from now on. Returns the block's numbers.
-    fn pass(&mut self, removal: &Removal) -> Option<BlockMeta> {
+    /// Moves the chain's beginning past its oldest block, whose references are stale from now on.
+    fn pass(&mut self, removal: &Removal) {
         debug_assert_eq!(removal.number, self.state.oldest);
         let meta = removal.header.map(|header| header.meta);
         self.owe(meta.as_ref(), removal.references_below);
@@ -126,7 +128,6 @@ impl ChainStore {
         state.seal_before = removal.header.map(|header| header.seal);
         state.log_first = removal.freed.end;
         state.pruned_blocks += 1;
-        meta
     }
 
     /// Subtracts a removed block's keys and links of ids from the counts.
@@ -136,42 +137,33 @@ impl ChainStore {
         self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
     }
 
-    /// Removes a block's header and the blobs that become free, and saves the state, in which the block is outside the chain's bounds and
-    /// its references are stale or removed.
+    /// Removes a block's header, whole or damaged, and the blobs that become free, and saves the state, in which the block is outside the
+    /// chain's bounds and its references are stale or removed. Returns the number of released blobs.
     pub(super) fn remove_header(
         &mut self,
         blobs: &mut BlobStore,
-        (number, meta): (u64, Option<&BlockMeta>),
+        (number, is_whole): (u64, bool),
         freed: Range<u64>,
         last_of_page: bool,
-    ) -> Removed {
-        let bytes = meta.map_or(0, BlockMeta::payload_len);
-        let mut removed = Removed { number, bytes, ..Removed::default() };
-        if meta.is_none() {
-            removed.faults.push(format!("block {number}: its header is damaged"));
+    ) -> u64 {
+        if !is_whole {
+            self.faults.push(format!("block {number}: its header is damaged"));
         }
-        let quarantined = self.quarantine(blobs, freed, owners::CHAIN, &mut removed.faults);
+        let quarantined = self.quarantine(blobs, freed, owners::CHAIN);
         self.headers.remove(number, last_of_page);
         self.save();
-        removed.blobs = release_freed(blobs, &quarantined, &mut removed.faults);
-        removed
+        self.release_freed(blobs, &quarantined)
     }
 
     /// Quarantines blobs of the log and removes them from the directory. A blob that cannot be quarantined is a fault, and is written off.
-    pub(super) fn quarantine(
-        &mut self,
-        blobs: &mut BlobStore,
-        range: Range<u64>,
-        owner: Owner,
-        faults: &mut Vec<String>,
-    ) -> Vec<BlobPtr> {
+    pub(super) fn quarantine(&mut self, blobs: &mut BlobStore, range: Range<u64>, owner: Owner) -> Vec<BlobPtr> {
         let mut quarantined = Vec::with_capacity((range.end - range.start) as usize);
         for blob in range {
             let ptr = self.log.ptr(blob).ok_or_else(|| "not in the directory".to_string());
             match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| error.to_string())) {
                 Ok(ptr) => quarantined.push(ptr),
                 Err(why) => {
-                    faults.push(format!("blob {blob} of the log: {why}"));
+                    self.faults.push(format!("blob {blob} of the log: {why}"));
                     blobs.arena().lose(self.log.class(), owner);
                 }
             }
@@ -179,16 +171,16 @@ impl ChainStore {
         }
         quarantined
     }
-}
 
-/// Releases quarantined blobs and returns their number. A blob that cannot be released is a fault, and stays in quarantine.
-pub(super) fn release_freed(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
-    let mut released = 0;
-    for ptr in quarantined {
-        match blobs.release(ptr) {
-            Ok(_) => released += 1,
-            Err(error) => faults.push(format!("release of {ptr:?}: {error}")),
+    /// Releases quarantined blobs and returns their number. A blob that cannot be released is a fault, and stays in quarantine.
+    pub(super) fn release_freed(&mut self, blobs: &mut BlobStore, quarantined: &[BlobPtr]) -> u64 {
+        let mut released = 0;
+        for ptr in quarantined {
+            match blobs.release(ptr) {
+                Ok(_) => released += 1,
+                Err(error) => self.faults.push(format!("release of {ptr:?}: {error}")),
+            }
         }
+        released
     }
-    released
 }

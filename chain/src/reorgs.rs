@@ -50,9 +50,7 @@ impl Rollbacks {
     /// Records that a block was rolled back: `head` is the new head, `oldest` the oldest kept block.
     pub fn note(&mut self, cells: &Space, head: u64, oldest: u64) {
         self.count += 1;
-        while self.steps.last().is_some_and(|&(_, lowest)| lowest >= head) {
-            self.steps.pop();
-        }
+        self.steps.truncate(self.steps.partition_point(|&(_, lowest)| lowest < head));
         self.steps.push((self.count, head));
         if self.steps.len() > MAX_STEPS {
             // Keep one pruned head below the others; it shows that earlier rollbacks went below them.

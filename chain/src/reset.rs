@@ -8,7 +8,6 @@
 //! numbers inside postings   0 … first chain … │ start … second chain …        first block's number (`base`) ↔ start
 //! ```
 
-use super::remove::release_freed;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
 use crate::owners;
@@ -91,7 +90,6 @@ impl ChainStore {
 
     /// Clears more of what a reset has left, as far as one message may. Returns what could not be read and was skipped.
     pub fn clear(&mut self, blobs: &mut BlobStore) -> Vec<String> {
-        let mut faults = Vec::new();
         let Reset { clear_from, clear_to, .. } = self.state.reset;
         let until = clear_to.min(clear_from.saturating_add(MOST_RECORDS));
         for number in clear_from..until {
@@ -102,11 +100,11 @@ impl ChainStore {
         if until == clear_to {
             let first = self.state.log_first;
             self.state.log_first = self.state.log_end.min(first + MOST_BLOBS);
-            let quarantined = self.quarantine(blobs, first..self.state.log_first, owners::CHAIN, &mut faults);
-            release_freed(blobs, &quarantined, &mut faults);
+            let quarantined = self.quarantine(blobs, first..self.state.log_first, owners::CHAIN);
+            self.release_freed(blobs, &quarantined);
         }
         self.save();
-        faults
+        self.take_faults()
     }
 }
 

@@ -62,10 +62,8 @@ impl ChainStore {
     pub fn check_depth(&self, number: u64, blocks: u64) -> Result<(), RollbackError> {
         let lowest = self.state.highest.saturating_sub(1).saturating_sub(blocks);
         let is_asked_again = self.state.rollback_to == Some(number) || self.state.head() == Some(number);
-        if number >= lowest || is_asked_again {
-            return Ok(());
-        }
-        Err(RollbackError::TooDeep { lowest: lowest.max(self.state.oldest) })
+        let too_deep = number < lowest && !is_asked_again;
+        if too_deep { Err(RollbackError::TooDeep { lowest: lowest.max(self.state.oldest) }) } else { Ok(()) }
     }
 
     /// Starts a rollback, or makes a running one deeper, after [`check_rollback`](Self::check_rollback).
@@ -112,16 +110,14 @@ impl ChainStore {
         {
             meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
         }
-        match self.remove_slice(blobs, most, &mut meter) {
-            Ok(references) => done.ops = references,
-            Err(why) => done.faults.push(why),
-        }
+        done.ops = self.remove_slice(blobs, most, &mut meter);
         if done.ops == most || self.state.transit.is_some_and(|transit| transit.references() > 0) {
             self.save();
         } else {
             done.ops += 1;
-            self.finish_head(blobs, &mut done.faults);
+            self.finish_head(blobs);
         }
+        done.faults = self.take_faults();
         done
     }
 
@@ -145,14 +141,14 @@ impl ChainStore {
     }
 
     /// Removes the header and the log's part of the block in transit, which has no references in the indexes any more.
-    fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
+    fn finish_head(&mut self, blobs: &mut BlobStore) {
         let number = self.state.next;
         let meta = self.headers.meta(number);
         // The log ends with the block before, or else at the block's own beginning.
         let tail = self.headers.meta(number - 1).map(|before| before.log_end());
         let tail = tail.or(meta.map(|own| own.log_offset)).unwrap_or_else(|| {
             let why = "its header and the one before are damaged: its space is kept until it is pruned";
-            faults.push(format!("block {number}: {why}"));
+            self.faults.push(format!("block {number}: {why}"));
             self.state.log_tail
         });
         let end = self.state.log_end;
@@ -162,17 +158,16 @@ impl ChainStore {
         let state = &mut self.state;
         (state.log_tail, state.log_end, state.transit) = (tail, freed.start, None);
         state.rollback_to = state.rollback_to.filter(|&to| !state.rests(to));
-        faults.extend(self.remove_header(blobs, (number, meta.as_ref()), freed, last_of_page).faults);
+        self.remove_header(blobs, (number, meta.is_some()), freed, last_of_page);
     }
 
     /// Removes the last references of the block in transit from the indexes, at most `most` and as far as the meter has room, and returns
-    /// their number. After an error all its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
-    pub(super) fn remove_slice(&mut self, blobs: &BlobStore, most: u64, meter: &mut Meter) -> Result<u64, String> {
-        let Some(mut transit) = self.state.transit else { return Ok(0) };
+    /// their number; 0 after a fault. Then all its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
+    pub(super) fn remove_slice(&mut self, blobs: &BlobStore, most: u64, meter: &mut Meter) -> u64 {
+        let Some(mut transit) = self.state.transit else { return 0 };
         let (ids, keys) = transit.last(most);
         let before = transit.references();
-        let meta = self.headers.meta(transit.number);
-        let taken = match meta {
+        let taken = match self.headers.meta(transit.number) {
             // `remove_header` reports the damaged header later.
             None if transit.way == Way::RolledBack => Ok([Ok(keys.start), Ok(ids.start)]),
             None => Err("its header is damaged".into()),
@@ -181,8 +176,11 @@ impl ChainStore {
         let [keys_left, ids_left] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
         (transit.keys, transit.ids) = (*keys_left.as_ref().unwrap_or(&0), *ids_left.as_ref().unwrap_or(&0));
         self.state.transit = Some(transit);
-        let gone = before - transit.references();
-        keys_left.and(ids_left).map(|_| gone).map_err(|why| format!("block {}: {why}", transit.number))
+        if let Err(why) = keys_left.and(ids_left) {
+            self.faults.push(format!("block {}: {why}", transit.number));
+            return 0;
+        }
+        before - transit.references()
     }
 
     /// Removes ids and keys; returns how many keys, and how many ids, are left below the removed ones.
@@ -207,35 +205,5 @@ impl ChainStore {
         let waits = ids.is_empty() || keys.as_ref().is_ok_and(|left| *left > first);
         let ids = if waits { Ok(ids.end) } else { self.remove_ids(&block, ids, meter) };
         Ok([keys, ids])
-    }
-}
-
-/// Outcome of removing the head in one go.
-#[cfg(test)]
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HeadOut {
-    /// The block's number.
-    pub number: u64,
-    /// Index entries that were removed.
-    pub entries: u64,
-    /// Unreadable data that was skipped.
-    pub faults: Vec<String>,
-}
-
-#[cfg(test)]
-impl ChainStore {
-    /// Removes the head in one go, or returns `None` if there are fewer than two blocks.
-    pub(crate) fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<HeadOut> {
-        if !self.state.started || self.state.blocks() <= 1 {
-            return None;
-        }
-        let entries = |chain: &Self| chain.index.stats().entries + chain.keys.stats().entries;
-        let (before, mut out) = (entries(self), HeadOut::default());
-        self.begin_rollback(self.state.next - 2);
-        while let Some(left) = self.rollback_left() {
-            out.faults.extend(self.continue_rollback(blobs, left.ops, Meter::unlimited()).faults);
-        }
-        (out.number, out.entries) = (self.state.next, before - entries(self));
-        Some(out)
     }
 }

@@ -39,13 +39,18 @@ pub struct ChainStore {
     pub(super) saved: Cell<bool>,
     /// The open upload.
     pub(super) open: Option<Upload>,
-    /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
+    /// Unreadable data that an operation has skipped, until [`take_faults`](Self::take_faults) collects the sentences.
     pub(super) faults: Vec<String>,
     /// Time of the last append in Unix seconds; 0 if there was none since the canister started.
     pub(super) appended_at: u64,
     /// Limits a slice to so many references.
     #[cfg(any(test, feature = "testing"))]
     pub small_slices: Option<u64>,
+}
+
+/// Returns the bytes that the capacity trigger counts for blocks: those of their blobs or payloads, headers and index entries.
+pub(crate) fn counted_bytes(payload: u64, blocks: u64, references: u64) -> u64 {
+    payload + blocks * BLOCK_BYTES + references * REFERENCE_BYTES
 }
 
 impl ChainStore {
@@ -94,16 +99,6 @@ impl ChainStore {
     /// Numbers, sizes and times of a kept block; `None` if its header is damaged.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
         self.headers.meta(number)
-    }
-
-    /// Numbers, hash and sum of references of a kept block; `None` if its header is damaged.
-    pub fn numbers(&self, number: u64) -> Option<Numbers> {
-        self.headers.numbers(number)
-    }
-
-    /// As [`numbers`](Self::numbers), without comparing the header's checksum: the values of a damaged header may be wrong.
-    pub fn peek_numbers(&self, number: u64) -> Option<Numbers> {
-        self.headers.peek_numbers(number)
     }
 
     /// The hash of a kept block; `None` if its header is damaged.
@@ -158,16 +153,12 @@ impl ChainStore {
         let state = &self.state;
         let blobs = self.log.blob_of(meta.log_offset).saturating_sub(state.log_first);
         let references = references_before.saturating_sub(state.pruned_references);
-        blobs * u64::from(self.log.class().size())
-            + (meta.number - state.oldest) * BLOCK_BYTES
-            + references * REFERENCE_BYTES
+        counted_bytes(blobs * u64::from(self.log.class().size()), meta.number - state.oldest, references)
     }
 
     /// Bytes of the chain as the capacity trigger counts them: its blobs, and a header and index entries for each kept block.
     pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
-        blobs.arena().kept_bytes(owners::CHAIN)
-            + self.state.blocks() * BLOCK_BYTES
-            + self.state.kept_references() * REFERENCE_BYTES
+        counted_bytes(blobs.arena().kept_bytes(owners::CHAIN), self.state.blocks(), self.state.kept_references())
     }
 
     /// Bytes that the chain can have under the cap on stable memory, as [`capacity_bytes`](Self::capacity_bytes) counts them: those that it

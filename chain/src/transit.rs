@@ -51,10 +51,11 @@ impl ChainStore {
     /// instruction counter reaches `end`. Pages are not counted for few references, nor for small tables, because a message may change all
     /// their pages.
     pub(super) fn metered<T>(&mut self, references: u64, end: u64, run: impl FnOnce(&mut Self, &mut Meter) -> T) -> T {
-        let meter = Meter::new(end, PAGES);
+        let mut meter = Meter::new(end, PAGES);
         #[cfg(any(test, feature = "testing"))]
-        let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
-        let mut meter = meter;
+        {
+            meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
+        }
         let _counting = self.counting(references);
         run(self, &mut meter)
     }

@@ -150,7 +150,7 @@ impl World {
                 offset: bytes.len() as u64,
                 length: u64::MAX,
             };
-            let part = self.store.transaction(&self.blobs, &arg, |_, _, _| None).unwrap();
+            let part = self.store.transaction(&self.blobs, &arg, no_block).unwrap();
             bytes.extend_from_slice(&part.bytes);
             if bytes.len() as u64 == part.total {
                 return (bytes, part.file_type);

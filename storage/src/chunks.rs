@@ -39,10 +39,8 @@ impl Chunks {
         }
         let start = u64::from(chunk) * u64::from(self.size);
         let end = (start + u64::from(self.size)).min(self.length);
-        if len as u64 != end - start {
-            return Err(ChunkError::WrongLength { expected: (end - start) as u32 });
-        }
-        Ok(start..end)
+        let expected = end - start;
+        if len as u64 == expected { Ok(start..end) } else { Err(ChunkError::WrongLength { expected: expected as u32 }) }
     }
 }
 

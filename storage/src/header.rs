@@ -4,7 +4,7 @@
 //! 0 magic, 4 bytes   4 version u16   6 reserved u16
 //! ```
 
-use crate::OpenError;
+use crate::{OpenError, Platform, Space};
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -35,15 +35,45 @@ impl Header {
     pub fn check(&self, bytes: &[u8; HEADER]) -> Result<(), OpenError> {
         let [a, b, c, d, low, high, ..] = *bytes;
         let (found, expected) = (([a, b, c, d], u16::from_le_bytes([low, high])), (self.magic, self.version));
-        if found == expected {
-            return Ok(());
-        }
-        Err(OpenError::Header { name: self.name, expected, found })
+        if found == expected { Ok(()) } else { Err(OpenError::Header { name: self.name, expected, found }) }
     }
 
     /// Returns the error of a structure whose content contradicts itself.
     pub fn corrupt(&self, why: String) -> OpenError {
         OpenError::Corrupt { name: self.name, why }
+    }
+}
+
+impl<P: Platform> Space<P> {
+    /// Opens a space that begins with a header, or reserves `[0, end)` of an empty one and writes the header. Returns whether the space was
+    /// empty.
+    pub fn begin(&self, header: &Header, end: u64) -> Result<bool, OpenError> {
+        let is_new = self.is_empty();
+        if is_new {
+            self.reserve(end).map_err(|why| OpenError::Grow { name: header.name, why })?;
+            self.write_header(0, header);
+        }
+        self.check_header(0, header)?;
+        Ok(is_new)
+    }
+
+    /// Writes what the heap mirrors of a space that begins with a header, and the header.
+    pub fn rewrite_with(&self, header: &Header) {
+        self.rewrite();
+        self.write_header(0, header);
+    }
+
+    /// Writes a header.
+    pub fn write_header(&self, at: u64, header: &Header) {
+        self.write(at, &header.encode());
+    }
+
+    /// Checks the header at `at`.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the magic or the version differs.
+    pub fn check_header(&self, at: u64, header: &Header) -> Result<(), OpenError> {
+        header.check(&self.read(at))
     }
 }
 

@@ -5,6 +5,21 @@ use ic_stable_structures::Memory;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+/// Appends `count` items that `fill` writes, without zeroing them first (that would cost as much as the read).
+///
+/// # Safety
+/// `fill` must write `count` items from its pointer on, or trap.
+#[inline(always)]
+pub(crate) unsafe fn append<T>(out: &mut Vec<T>, count: usize, fill: impl FnOnce(*mut T)) {
+    out.reserve(count);
+    let old = out.len();
+    // SAFETY: `reserve` made room for `count` items after `old`, and `fill` writes all of them.
+    unsafe {
+        fill(out.as_mut_ptr().add(old));
+        out.set_len(old + count);
+    }
+}
+
 /// Raw stable memory, by address.
 #[derive(Clone, Copy)]
 pub struct Raw<P>(PhantomData<P>);
@@ -58,27 +73,19 @@ impl<P: Platform> Raw<P> {
         u32::from_le_bytes(self.read(at))
     }
 
-    /// Appends `len` bytes from `at` to `out`, without zeroing them first (that would cost as much as the read).
+    /// Appends `len` bytes from `at` to `out`.
     pub fn read_onto(self, out: &mut Vec<u8>, at: u64, len: usize) {
-        out.reserve(len);
-        let old = out.len();
-        // SAFETY: `reserve` made room for `len` bytes after `old`; `read_to` fills all of them or traps.
-        unsafe {
-            self.read_to(at, out.as_mut_ptr().add(old), len);
-            out.set_len(old + len);
-        }
+        // SAFETY: `read_to` fills all bytes or traps.
+        unsafe { append(out, len, |to| self.read_to(at, to, len)) }
     }
 
     /// Reads `count` little-endian words of 32 bits.
     pub(crate) fn read_words(self, at: u64, count: usize) -> Vec<u32> {
         const { assert!(cfg!(target_endian = "little")) };
-        let mut words: Vec<u32> = Vec::with_capacity(count);
-        // SAFETY: there is room for `count` words; `read_to` fills all their bytes or traps; any bytes are a word, and
-        // on a little-endian machine the one that they encode.
-        unsafe {
-            self.read_to(at, words.as_mut_ptr().cast(), 4 * count);
-            words.set_len(count);
-        }
+        let mut words = Vec::with_capacity(count);
+        // SAFETY: `read_to` fills all bytes of the words or traps; any bytes are a word, and on a little-endian machine the one that they
+        // encode.
+        unsafe { append(&mut words, count, |to: *mut u32| self.read_to(at, to.cast(), 4 * count)) };
         words
     }
 

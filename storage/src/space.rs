@@ -10,11 +10,9 @@
 //! └──────────┘      └─────────────────────────┘     └──────────┘   └──────────┘
 //! ```
 
-mod header;
-
 use crate::arena::{Arena, GRANULE};
 use crate::superblock::Root;
-use crate::{GrowError, OpenError, Platform};
+use crate::{GrowError, OpenError, Platform, raw};
 use ic_stable_structures::Memory;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
@@ -24,6 +22,17 @@ use std::ops::Range;
 pub const LEAF: u64 = GRANULE;
 /// Maximum leaves of a space, which are 1 GiB: as many as a root lists.
 pub const MAX_LEAVES: u64 = GRANULE / 4;
+
+/// Splits a range by leaves, which are as long as WebAssembly pages: for each the offset of its part, and the part within the range.
+pub(crate) fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let from = offset.saturating_add(at as u64);
+        let part = ((LEAF - from % LEAF) as usize).min(len - at);
+        at += part;
+        (part > 0).then_some((from, at - part..at))
+    })
+}
 
 /// One structure's own addresses. Exactly one exists for an id.
 pub struct Space<P: Platform = crate::Ic> {
@@ -42,22 +51,19 @@ impl<P: Platform> Space<P> {
     pub fn open(arena: &Arena<P>, id: u8) -> Result<Self, OpenError> {
         let root = arena.root(id);
         let is_outside = |granule: u32| u64::from(granule) * GRANULE >= arena.end();
+        let corrupt = |why: String| OpenError::Corrupt { name: "space", why: format!("{id}: {why}") };
         let leaves = match root.leaves {
             0 => Vec::new(),
             1 => vec![root.granule],
             leaves if u64::from(leaves) > MAX_LEAVES || is_outside(root.granule) => {
-                return Err(Self::corrupt(id, format!("{leaves} leaves, listed in granule {}", root.granule)));
+                return Err(corrupt(format!("{leaves} leaves, listed in granule {}", root.granule)));
             }
             leaves => arena.payload().read_words(u64::from(root.granule) * GRANULE, leaves as usize),
         };
         if let Some(leaf) = leaves.iter().find(|&&leaf| is_outside(leaf)) {
-            return Err(Self::corrupt(id, format!("a leaf at granule {leaf}")));
+            return Err(corrupt(format!("a leaf at granule {leaf}")));
         }
         Ok(Self { arena: arena.clone(), id, root: Cell::new(root), leaves: RefCell::new(leaves) })
-    }
-
-    fn corrupt(id: u8, why: String) -> OpenError {
-        OpenError::Corrupt { name: "space", why: format!("{id}: {why}") }
     }
 
     /// Returns whether the space has no leaf yet.
@@ -122,12 +128,8 @@ impl<P: Platform> Space<P> {
         let absent = leaves[range.start as usize..range.end as usize].iter_mut().filter(|leaf| **leaf == 0);
         absent.zip(taken).for_each(|(leaf, granule)| *leaf = granule as u32);
         let granule = if count == 1 { leaves[0] } else { list };
-        if count > 1 {
-            let from = listed.min(range.start as usize);
-            let bytes: Vec<u8> = leaves[from..].iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
-            self.arena.payload().write(u64::from(granule) * GRANULE + 4 * from as u64, &bytes);
-        }
         let root = Root { granule, leaves: count as u32 };
+        self.write_list(root, &leaves, listed.min(range.start as usize));
         if root != self.root.get() {
             self.root.set(root);
             self.arena.set_root(self.id, root);
@@ -157,10 +159,14 @@ impl<P: Platform> Space<P> {
 
     /// Writes the list of leaves anew, which the heap mirrors.
     pub fn rewrite(&self) {
-        let (root, leaves) = (self.root.get(), self.leaves.borrow());
+        self.write_list(self.root.get(), &self.leaves.borrow(), 0);
+    }
+
+    /// Writes the list of leaves in a root, from the leaf `from` on. A short space has no list.
+    fn write_list(&self, root: Root, leaves: &[u32], from: usize) {
         if root.leaves > 1 {
-            let words: Vec<u8> = leaves.iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
-            self.arena.payload().write(u64::from(root.granule) * GRANULE, &words);
+            let words: Vec<u8> = leaves[from..].iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
+            self.arena.payload().write(u64::from(root.granule) * GRANULE + 4 * from as u64, &words);
         }
     }
 
@@ -170,17 +176,6 @@ impl<P: Platform> Space<P> {
         let within = offset % LEAF;
         let leaf = u64::from(*self.leaves.borrow().get(usize::try_from(offset / LEAF).ok()?)?);
         (leaf != 0 && len as u64 <= LEAF.wrapping_sub(within)).then_some((leaf * LEAF).wrapping_add(within))
-    }
-
-    /// Splits a range by leaves: for each its part within the leaf and within the range.
-    fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let from = offset.saturating_add(at as u64);
-            let part = ((LEAF - from % LEAF) as usize).min(len - at);
-            at += part;
-            (part > 0).then_some((from, at - part..at))
-        })
     }
 
     /// Reads `len` bytes to `to`. Not inlined: see [`write`](Self::write).
@@ -205,7 +200,7 @@ impl<P: Platform> Space<P> {
     #[cold]
     #[inline(never)]
     unsafe fn read_across(&self, offset: u64, to: *mut u8, len: usize) {
-        for (from, part) in Self::parts(offset, len) {
+        for (from, part) in parts(offset, len) {
             // SAFETY: a part lies within `len`.
             unsafe {
                 let to = to.add(part.start);
@@ -221,7 +216,7 @@ impl<P: Platform> Space<P> {
     #[cold]
     #[inline(never)]
     fn write_across(&self, offset: u64, bytes: &[u8]) {
-        for (from, part) in Self::parts(offset, bytes.len()) {
+        for (from, part) in parts(offset, bytes.len()) {
             match self.address(from, part.len()) {
                 Some(at) => self.arena.payload().write(at, &bytes[part]),
                 None => P::trap(&format!("space {}: byte {from} is not reserved", self.id)),
@@ -271,13 +266,8 @@ impl<P: Platform> Space<P> {
     /// Appends `len` bytes from `offset` to `out`.
     #[inline(never)]
     pub fn read_onto(&self, out: &mut Vec<u8>, offset: u64, len: usize) {
-        out.reserve(len);
-        let old = out.len();
-        // SAFETY: `reserve` made room for `len` bytes after `old`; `read_to` fills all of them or traps.
-        unsafe {
-            self.read_to(offset, out.as_mut_ptr().add(old), len);
-            out.set_len(old + len);
-        }
+        // SAFETY: `read_to` fills all bytes or traps.
+        unsafe { raw::append(out, len, |to| self.read_to(offset, to, len)) }
     }
 
     /// Writes bytes of reserved leaves. Not inlined, because spaces are written in many places, and each copy has the search of the leaf.

@@ -78,8 +78,7 @@ impl<P: Clone + PartialEq> Turns<P> {
             return if late { Turn::Nothing } else { Turn::All };
         };
         let last = usize::from(now.level) + 1 >= PIECES.len();
-        if late && !now.fresh {
-            now.fresh = true;
+        if late && !std::mem::replace(&mut now.fresh, true) {
             return Turn::Nothing;
         }
         match (late, last, now.at.clone()) {
@@ -92,8 +91,7 @@ impl<P: Clone + PartialEq> Turns<P> {
                 *now = Marker { level: now.level + 1, left: MESSAGES, fresh: true, at: None };
                 Turn::Nothing
             }
-            (false, true, None) => Turn::Find,
-            (false, true, Some(at)) => Turn::Only(at),
+            (false, true, at) => at.map_or(Turn::Find, Turn::Only),
             (false, false, _) => Turn::Few(PIECES[usize::from(now.level)]),
         }
     }

@@ -1,12 +1,13 @@
 //! Native twin of the platform: sparse stable memory, cycles, time, caller and log, controlled by tests; one world per thread.
 
-use crate::{OS_PAGE, Platform, WASM_PAGE};
+use crate::{OS_PAGE, Platform, WASM_PAGE, space};
 use ic_principal::Principal;
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
 
 /// Pages of 4 KiB of stable memory that were touched, each counted once.
 #[derive(Clone, Debug, Default)]
@@ -53,16 +54,9 @@ pub struct World {
     pub writes: Option<Vec<u64>>,
     /// Number of accesses to stable memory, growth included, that still succeed; the next one traps.
     pub trap_after: Option<u64>,
-    /// Stable memory before the current message.
-    before: Option<Before>,
     pages: u64,
-    content: HashMap<u64, Box<[u8]>>,
-}
-
-/// Stable memory before a message: its size, and the old content of the changed pages.
-struct Before {
-    pages: u64,
-    content: HashMap<u64, Option<Box<[u8]>>>,
+    /// The pages that were written. A message shares them with the state before it, and copies those that it changes.
+    content: HashMap<u64, Rc<[u8]>>,
 }
 
 impl Default for World {
@@ -85,7 +79,6 @@ impl Default for World {
             touched: None,
             writes: None,
             trap_after: None,
-            before: None,
             pages: 0,
             content: HashMap::new(),
         }
@@ -136,18 +129,9 @@ pub fn touching<T>(run: impl FnOnce() -> T) -> (T, Touched) {
 /// # Errors
 /// The text of the trap.
 pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    with(|world| world.before = Some(Before { pages: world.pages, content: HashMap::new() }));
-    let ended = catch_unwind(AssertUnwindSafe(run));
-    let before = with(|world| world.before.take());
-    ended.map_err(|trap| {
-        let Before { pages, content } = before.expect("a message within a message");
-        with(|world| {
-            world.pages = pages;
-            for (page, bytes) in content {
-                world.content.remove(&page);
-                world.content.extend(bytes.map(|bytes| (page, bytes)));
-            }
-        });
+    let before = with(|world| (world.pages, world.content.clone()));
+    catch_unwind(AssertUnwindSafe(run)).map_err(|trap| {
+        with(|world| (world.pages, world.content) = before);
         let text = trap.downcast_ref::<String>().cloned();
         text.or_else(|| trap.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
     })
@@ -228,12 +212,9 @@ impl SparseMemory {
 
     /// Splits a range by pages: for each the page, the part within the page, and the part within the range.
     fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
-        let end = offset + len as u64;
-        (offset / WASM_PAGE..end.div_ceil(WASM_PAGE)).map(move |page| {
-            let start = page * WASM_PAGE;
-            let (from, to) = (offset.max(start), end.min(start + WASM_PAGE));
-            let since = |base: u64| (from - base) as usize..(to - base) as usize;
-            (page, since(start), since(offset))
+        space::parts(offset, len).map(|(from, part)| {
+            let within = (from % WASM_PAGE) as usize;
+            (from / WASM_PAGE, within..within + part.len(), part)
         })
     }
 }
@@ -272,11 +253,8 @@ impl Memory for SparseMemory {
             Self::touch(world, offset, src.len(), true);
             world.writes.iter_mut().for_each(|writes| writes.push(offset));
             for (page, inside, part) in Self::parts(offset, src.len()) {
-                if let Some(before) = &mut world.before {
-                    before.content.entry(page).or_insert_with(|| world.content.get(&page).cloned());
-                }
                 let page = world.content.entry(page).or_insert_with(|| vec![0; WASM_PAGE as usize].into());
-                page[inside].copy_from_slice(&src[part]);
+                Rc::make_mut(page)[inside].copy_from_slice(&src[part]);
             }
         })
     }

@@ -18,14 +18,14 @@ use crate::places::{self, Samples};
 use ic_coppice_interface::ProblemCode;
 use ic_coppice_storage::bytes::{array_at, u64_at};
 use ic_coppice_storage::header::Header;
-use ic_coppice_storage::{OpenError, Space, WASM_PAGE};
+use ic_coppice_storage::{OpenError, Space};
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };
 /// Seconds between two samples.
-pub const EVERY: u64 = 60;
+pub const EVERY: u64 = places::SAMPLES.every;
 /// Seconds between two samples of the month.
-pub const COARSE_EVERY: u64 = 1_800;
+pub const COARSE_EVERY: u64 = places::COARSE_SAMPLES.every;
 const CODES_AT: usize = 64;
 const CODES: usize = 64;
 const BYTES: usize = CODES_AT + 8 * CODES;
@@ -68,11 +68,6 @@ impl Sample {
         let (backlog, billed_pages, held) = (backlog as u32, (backlog >> 32) as u32, held as u32);
         Self { at, kept_bytes, appended, pruned, backlog, billed_pages, reusable_bytes, instructions, held }
     }
-
-    /// Billed bytes.
-    pub fn billed_bytes(&self) -> u64 {
-        u64::from(self.billed_pages) * WASM_PAGE
-    }
 }
 
 /// Resolution of samples.
@@ -85,64 +80,50 @@ pub enum Span {
 }
 
 impl Span {
-    /// Seconds from one sample to the next.
-    pub fn every(self) -> u64 {
-        match self {
-            Self::Day => EVERY,
-            Self::Month => COARSE_EVERY,
-        }
-    }
-
-    /// Number of kept samples.
-    pub fn kept(self) -> u64 {
-        self.places().count
-    }
-
-    fn places(self) -> Samples {
+    /// Place of the samples, with the seconds from one to the next and the number of kept ones.
+    pub fn places(self) -> Samples {
         match self {
             Self::Day => places::SAMPLES,
             Self::Month => places::COARSE_SAMPLES,
         }
     }
-
-    fn address(self, secs: u64) -> u64 {
-        self.places().slot(secs / self.every())
-    }
 }
 
-/// Start times of lasting conditions.
-#[derive(Debug)]
-pub struct Since {
+/// The samples, and the start times of lasting conditions.
+pub struct History {
+    cells: Rc<Space>,
     appended: u64,
     appended_at: u64,
     codes: [u64; CODES],
 }
 
-impl Since {
-    fn load(cells: &Space) -> Result<Self, OpenError> {
+impl History {
+    /// Reads the cell; a cell that was never written is an empty history.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the cell has another layout.
+    pub fn open(cells: Rc<Space>) -> Result<Self, OpenError> {
         let bytes: [u8; BYTES] = cells.read(places::HISTORY);
         if bytes != [0; BYTES] {
             LAYOUT.check(&array_at(&bytes, 0))?;
         }
         let word = |at: usize| u64_at(&bytes, at);
-        Ok(Self {
-            appended: word(8),
-            appended_at: word(16),
-            codes: std::array::from_fn(|code| word(CODES_AT + 8 * code)),
-        })
+        let codes = std::array::from_fn(|code| word(CODES_AT + 8 * code));
+        Ok(Self { cells, appended: word(8), appended_at: word(16), codes })
     }
 
-    fn save(&self, cells: &Space) {
+    /// Writes the cell anew.
+    pub fn rewrite(&self) {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
         bytes[CODES_AT..].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
-        cells.write(places::HISTORY, &bytes);
+        self.cells.write(places::HISTORY, &bytes);
     }
 
     /// Time since which a code is raised, in Unix nanoseconds; `None` if not recorded.
-    pub fn of(&self, code: ProblemCode) -> Option<u64> {
+    pub fn since(&self, code: ProblemCode) -> Option<u64> {
         self.codes.get(code as usize).copied().filter(|&since| since > 0)
     }
 
@@ -150,36 +131,13 @@ impl Since {
     pub fn appended_at(&self, appended: u64) -> Option<u64> {
         (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
     }
-}
-
-/// The samples.
-pub struct History {
-    cells: Rc<Space>,
-    /// Start times of lasting conditions.
-    pub since: Since,
-}
-
-impl History {
-    /// Reads the cell; a cell that was never written is an empty history.
-    ///
-    /// # Errors
-    /// A sentence that names the damage.
-    pub fn open(cells: Rc<Space>) -> Result<Self, String> {
-        let since = Since::load(&cells)?;
-        Ok(Self { cells, since })
-    }
-
-    /// Writes the cell anew.
-    pub fn rewrite(&self) {
-        self.since.save(&self.cells);
-    }
 
     /// Writes a sample to its slot of the day, and to its slot of the month if it is the first of its half hour. `deep` enables the check
     /// of the month.
     pub fn write(&self, sample: &Sample, deep: bool) {
         let (bytes, at) = (sample.encode(), sample.at);
-        self.cells.write(Span::Day.address(at), &bytes);
-        let coarse = Span::Month.address(at);
+        self.cells.write(places::SAMPLES.slot(at), &bytes);
+        let coarse = places::COARSE_SAMPLES.slot(at);
         // The first sample of its half hour stays, even after an upgrade.
         if deep && self.cells.read_u64(coarse) / COARSE_EVERY != at / COARSE_EVERY {
             self.cells.write(coarse, &bytes);
@@ -193,36 +151,35 @@ impl History {
         raised: impl Iterator<Item = (ProblemCode, Option<u64>)>,
         now_ns: u64,
     ) {
-        let since = &mut self.since;
         let mut codes = [0; CODES];
         for (code, known) in raised {
-            let noticed = since.of(code).filter(|&noticed| noticed <= now_ns);
+            let noticed = self.since(code).filter(|&noticed| noticed <= now_ns);
             codes[code as usize] = known.or(noticed).unwrap_or(now_ns);
         }
         // If the clock was set back, the recorded time must not stay in the future.
-        let is_dated = since.appended != appended || since.appended_at == 0 || since.appended_at > at_secs;
+        let is_dated = self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs;
         if is_dated {
-            (since.appended, since.appended_at) = (appended, at_secs);
+            (self.appended, self.appended_at) = (appended, at_secs);
         }
         // Compared word by word, because arrays are compared byte by byte, which takes 3,000 instructions.
-        if codes.iter().ne(&since.codes) || is_dated {
-            since.codes = codes;
-            since.save(&self.cells);
+        if codes.iter().ne(&self.codes) || is_dated {
+            self.codes = codes;
+            self.rewrite();
         }
     }
 
     /// The samples up to `now_secs` (Unix seconds), oldest first. Damaged samples and those of another period are left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
-        self.cells.read_onto(&mut bytes, span.places().at, span.kept() as usize * places::SAMPLE_LEN);
+        let Samples { at, every, count } = span.places();
+        self.cells.read_onto(&mut bytes, at, count as usize * places::SAMPLE_LEN);
         let (all, _) = bytes.as_chunks::<{ places::SAMPLE_LEN }>();
-        let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
-        let is_meant = |at: usize, sample: &Sample| {
-            (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.kept() == at as u64
+        let oldest = (now_secs / every).saturating_sub(count - 1) * every;
+        let meant = |(at, sample): (usize, Sample)| {
+            let in_its_slot = sample.at / every % count == at as u64;
+            (in_its_slot && (oldest..=now_secs).contains(&sample.at)).then_some(sample)
         };
-        let decoded = all.iter().map(Sample::decode).enumerate();
-        let mut found: Vec<Sample> =
-            decoded.filter(|(at, sample)| is_meant(*at, sample)).map(|(_, sample)| sample).collect();
+        let mut found: Vec<Sample> = all.iter().map(Sample::decode).enumerate().filter_map(meant).collect();
         found.sort_by_key(|sample| sample.at);
         found
     }

@@ -173,7 +173,8 @@ fn prune_by(state: &mut State, now: u64, at: u64) {
 fn rearm(state: &mut State, now: u64) {
     let interval = records::job_secs(state).filter(|_| cycles::pause().is_none());
     if replace(&mut state.clock.job_secs, interval) != interval {
-        records::follow(state, interval);
+        // The first part of a job is due after an interval; without a job nothing is.
+        state.records.pruner.next_tick_ns = interval.map_or(0, |secs| now + secs * NS);
     }
     if safety_secs(state) != state.clock.safety_secs && cycles::pause() != Some(Pause::UntilACall) {
         start_safety(state);

@@ -1,7 +1,6 @@
 //! Samples of the whole state for the history: at most one a minute, taken by messages and firings of the daemon.
 
 use crate::logs::history::{COARSE_EVERY, EVERY, Sample};
-use crate::memory::billed_pages;
 use crate::operation::health;
 use crate::platform::{self, meter};
 use crate::state::State;
@@ -30,7 +29,7 @@ pub fn sample_now(state: &State, now_secs: u64, due: Option<&Due>) -> Sample {
         appended: chain.appended_blocks,
         pruned: chain.pruned_blocks,
         backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
-        billed_pages: billed_pages() as u32,
+        billed_pages: state.blobs.arena().billed_pages() as u32,
         reusable_bytes: state.blobs.arena().reusable_bytes(),
         instructions: meter::instructions(),
         held: due.map_or(0, |due| u32::try_from(due.held(chain.oldest)).unwrap_or(u32::MAX)),
@@ -47,7 +46,7 @@ fn sample(state: &mut State, now_secs: u64, before: u64) {
     state.note_due_blobs(now_ns);
     // `HeadUnreadable` is checked only in deep samples; other samples keep its start time.
     let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
-    let kept = state.history.since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
+    let kept = state.history.since(ProblemCode::HeadUnreadable).filter(|_| !deep);
     let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));
     state.history.note((state.chain.state().appended_blocks, appended_at), found.chain(kept), now_ns);
 }

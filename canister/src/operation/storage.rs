@@ -1,6 +1,5 @@
 //! Storage status: the bytes of stable memory, by part.
 
-use crate::memory;
 use crate::state::{State, records};
 use ic_coppice_chain::IndexTable;
 use ic_coppice_interface::{ClassStorage, OwnerStorage, StorageStatus};
@@ -24,7 +23,7 @@ pub fn status(state: &State) -> StorageStatus {
     let quarantined_bytes = classes.iter().map(|of| of.quarantined * u64::from(of.class)).sum();
     let chain = state.chain.state();
     StorageStatus {
-        billed_bytes: memory::billed_pages() * WASM_PAGE,
+        billed_bytes: state.blobs.arena().billed_pages() * WASM_PAGE,
         max_bytes: state.config.max_stable_pages * WASM_PAGE,
         arena_bytes: state.blobs.arena().bytes(),
         used_bytes: owners.iter().map(|of| of.kept_bytes).sum::<u64>() - quarantined_bytes,

@@ -16,7 +16,7 @@ const ROUNDS_SECS: u64 = 2;
 const FIRING: [Timer; 2] = [Timer::Work, Timer::Safety];
 
 /// Times of the daemon, and what was logged about them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Clock {
     /// When the one-shot fires; `None` if it is not armed.
     pub fires_at: Option<u64>,
@@ -46,27 +46,12 @@ pub struct Clock {
     fired_at: [u64; Timer::KINDS],
 }
 
-impl Default for Clock {
-    fn default() -> Self {
-        Self {
-            fires_at: None,
-            safety_at: 0,
-            safety_secs: SAFETY_SECS,
-            blocks_at: None,
-            blocks_worked_at: 0,
-            marks_reached: 0,
-            job_secs: None,
-            growth_at: None,
-            sampled_secs: 0,
-            logged_overdue: 0,
-            logged_draw: false,
-            logged_refused: false,
-            fired_at: [0; Timer::KINDS],
-        }
-    }
-}
-
 impl Clock {
+    /// Returns the clock of a state whose timers are not started yet.
+    pub fn stopped() -> Self {
+        Self { safety_secs: SAFETY_SECS, ..Self::default() }
+    }
+
     /// Latest time of the safety timer's next firing. A firing that is already due waits for its message or has trapped, so the one after
     /// it counts.
     pub fn next_safety(&self, now: u64) -> u64 {

@@ -71,11 +71,11 @@ pub fn upgrade(change: Option<&ConfigChange>) -> Result<(), String> {
 
 fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records: records_cap } = stored;
-    memory::bound(&config);
     let arena = memory::arena()?;
+    memory::bound(&arena, &config);
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
-    pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
+    pruner.behind_since_secs = history.since(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
     let key = key::load(&cells)?;
     let state = State {
@@ -89,7 +89,7 @@ fn open(cells: Rc<Space>, stored: config::Stored) -> Result<(), String> {
         exporters: Exporters::open(Rc::clone(&cells))?,
         audit: AuditLog::open(Rc::clone(&cells))?,
         history,
-        clock: Clock::default(),
+        clock: Clock::stopped(),
         cells,
         key,
         config,

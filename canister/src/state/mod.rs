@@ -100,7 +100,7 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
 impl State {
     /// Persists the settings, the roles and whether deletions are stopped, and applies the memory limits.
     pub fn save_config(&mut self) {
-        memory::bound(&self.config);
+        memory::bound(self.blobs.arena(), &self.config);
         self.bound_feeding();
         let stored = config::Stored {
             config: self.config.clone(),
@@ -108,9 +108,7 @@ impl State {
             deletions_stopped: self.deletions_stopped,
             records: self.records_cap,
         };
-        if let Err(why) = config::CELL.save(&self.cells, &stored) {
-            platform::trap(&format!("settings and roles: {why}"));
-        }
+        config::CELL.keep(&self.cells, &stored);
     }
 
     /// Writes all that the heap mirrors anew before an upgrade, which drops the heap: a bit that has changed in stable memory is mended.

@@ -29,9 +29,12 @@ impl State {
             self.records.utxo.begin_message();
         }
         while let Some(left) = self.chain.rollback_left() {
-            if let Some(number) = self.chain.next_to_roll_back()
-                && let Some((taken, lost)) = self.take_back(number, is_fresh, &mut faults)
+            if KEPT
+                && let Some(number) = self.chain.next_to_roll_back()
+                && self.records.applier.is_applied(&self.chain, number)
             {
+                let (applier, mut stores) = self.applying();
+                let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
                 done.not_restored += lost;
                 match taken {
                     TakenBack::Whole => {}

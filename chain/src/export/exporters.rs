@@ -10,7 +10,7 @@ use ic_coppice_storage::cell::Cell;
 use ic_coppice_storage::header::Header;
 use ic_coppice_storage::{Ic, NS, Platform as _, Space};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Maximum registered exporters.
@@ -75,10 +75,9 @@ impl Exporters {
     /// Writes the damaged cells anew, also the first unwritten one, because an upgrade reads it.
     pub fn rewrite(&self) {
         let read = (self.unwritten + 1).min(MAX_EXPORTERS);
-        let mut damaged: BTreeSet<usize> = (0..read).filter(|number| cell(*number).is_damaged(&self.cells)).collect();
-        let known = self.by_name.iter().filter(|(_, entry)| damaged.remove(&entry.cell));
-        known.for_each(|(name, entry)| save(&self.cells, name, entry));
-        damaged.into_iter().for_each(|number| cell(number).keep(&self.cells, &None::<()>));
+        for number in (0..read).filter(|number| cell(*number).is_damaged(&self.cells)) {
+            cell(number).keep(&self.cells, &self.by_name.iter().find(|(_, entry)| entry.cell == number));
+        }
     }
 
     /// Registers an exporter with the oldest kept block as its bound: nothing more is pruned until the exporter acknowledges.

@@ -1,4 +1,4 @@
-//! Export guard: the first block that pruning must keep. [`Guard::limit`] checks it: `due_and_floor` in `pruning/due.rs` asks it whenever blocks
+//! Export guard: the first block that pruning must keep. `due_and_floor` in `pruning/due.rs` compares it with the target whenever blocks
 //! are due, and `Removals::next` in `remove.rs` stops there. `pruning/constraints.rs` joins it with those of applying and of stopped deletions.
 
 use super::exporters::Exporters;
@@ -16,17 +16,6 @@ pub struct Guard {
 /// Returns whether the guard holds pruning back: an exporter, the lack of one, or the UTXO records.
 pub fn is_of_guard(held_by: &HeldBy) -> bool {
     matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter | HeldBy::UtxoApply)
-}
-
-impl Guard {
-    /// Returns the first block that must stay although blocks below `target` are due, and what holds it: `target` and `None` if the guard holds
-    /// no due block.
-    pub fn limit(guard: Option<&Self>, target: u64) -> (u64, Option<HeldBy>) {
-        match guard {
-            Some(guard) if guard.before < target => (guard.before, Some(guard.held_by.clone())),
-            _ => (target, None),
-        }
-    }
 }
 
 impl Exporters {

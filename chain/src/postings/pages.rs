@@ -16,7 +16,7 @@ use ic_coppice_storage::blob::BlobStore;
 use serde_bytes::ByteBuf;
 
 /// Transactions of the longest page.
-pub const MAX_KEY_PAGE: u32 = 1_000;
+const MAX_KEY_PAGE: u32 = 1_000;
 
 /// A key that is looked up.
 struct Wanted<'a> {
@@ -63,13 +63,9 @@ fn corrupt(number: u64, why: impl ToString) -> KeyError {
     KeyError::Corrupt { number, why: why.to_string() }
 }
 
-fn bad(why: impl Into<String>) -> KeyError {
-    KeyError::BadCursor { why: why.into() }
-}
-
 impl ChainStore {
-    /// The newest transactions that have a key, older than those the cursor has seen: at most `limit`, which is capped at [`MAX_KEY_PAGE`]
-    /// (also the default for 0).
+    /// The newest transactions that have a key, older than those the cursor has seen: at most `limit`, which is capped at `MAX_KEY_PAGE`
+    /// (1,000; also the default for 0).
     pub fn find_by_key(
         &self,
         blobs: &BlobStore,
@@ -214,13 +210,14 @@ impl ChainStore {
         if number < self.state.oldest {
             return Ok((NONE, None));
         }
+        let bad = |why: String| Err(KeyError::BadCursor { why });
         let value = (u64::from(key) < MAX_ENTRIES).then(|| self.index_value(number, key));
         let posting = value.map_or(Ok(None), |value| self.posting(blobs, value, wanted))?;
         let Some(Posting { block_hash, transaction, previous, .. }) = posting else {
-            return Err(bad(format!("key {key} of block {number} is not the key that is looked up")));
+            return bad(format!("key {key} of block {number} is not the key that is looked up"));
         };
         if block_hash.as_slice() != cursor.block_hash.as_slice() {
-            return Err(bad(format!("block {number} with this hash was never part of this chain")));
+            return bad(format!("block {number} with this hash was never part of this chain"));
         }
         Ok((previous, Some(Point { number, transaction, key, position })))
     }

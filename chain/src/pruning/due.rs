@@ -37,16 +37,16 @@ impl Due {
 }
 
 /// Returns the blocks that are due now, if there are any, and the first block that age or capacity would take and the floor keeps, if there
-/// is one. `to_low_water`: the capacity trigger has fired and low water is not reached yet.
+/// is one. Without a policy nothing is due. `to_low_water`: the capacity trigger has fired and low water is not reached yet.
 pub fn due_and_floor(
-    policy: &PrunePolicy,
+    policy: Option<&PrunePolicy>,
     chain: &ChainStore,
     blobs: &BlobStore,
     guard: Option<&Guard>,
     to_low_water: bool,
 ) -> (Option<Due>, Option<u64>) {
     let oldest = chain.state().oldest;
-    let Some(head) = chain.state().coming_head() else { return (None, None) };
+    let (Some(policy), Some(head)) = (policy, chain.state().coming_head()) else { return (None, None) };
     let aged = aged_below(policy, chain, head);
     let retention = retained_from(policy, head, aged);
     let kept = chain.capacity_bytes(blobs);
@@ -58,7 +58,9 @@ pub fn due_and_floor(
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
     // A trigger would take more, and the floor keeps it.
     let floor_holds = aged > target || too_few && target <= last.max(oldest);
-    let (before, held_by) = Guard::limit(guard, target);
+    let holding = guard.filter(|guard| guard.before < target);
+    let before = holding.map_or(target, |guard| guard.before);
+    let held_by = holding.map(|guard| guard.held_by.clone());
     let due = (target > oldest).then_some(Due { reason, target, before, held_by });
     (due, floor_holds.then_some(target.max(oldest)))
 }
@@ -71,22 +73,17 @@ pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
 
 /// Returns the number below which age and count no longer retain blocks; blocks below `aged` are old enough.
 fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
-    let by_count = match policy.retain_blocks {
-        0 => 0,
-        blocks => head.saturating_sub(blocks),
-    };
+    let by_count = if policy.retain_blocks == 0 { 0 } else { head.saturating_sub(policy.retain_blocks) };
     by_count.max(aged.min(head.saturating_sub(floor(policy))))
 }
 
 /// Returns the number below which blocks are too old for age to retain, at most the head; 0 if age retains nothing.
 fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
-    match policy.retain_days {
-        0 => 0,
-        days => {
-            let secs = Ic::now_secs().saturating_sub(days.saturating_mul(DAY));
-            first_where(chain, head, |header| header.meta.monotonic >= secs).0.min(head)
-        }
+    if policy.retain_days == 0 {
+        return 0;
     }
+    let secs = Ic::now_secs().saturating_sub(policy.retain_days.saturating_mul(DAY));
+    first_where(chain, head, |header| header.meta.monotonic >= secs).0.min(head)
 }
 
 /// Returns the time at which the oldest block becomes prunable by age, in Unix seconds, unless the floor keeps it.
@@ -103,15 +100,15 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
 /// A tick searches twice, so the search compares no checksums. If the two headers on which the result rests, that of the block found and of the
 /// one before, do not bear it out, a damaged header has misled the search, which is then made with checksums.
 fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&Numbers) -> bool) -> (u64, Option<u64>) {
-    let found = search(chain, last, &yes, |number| chain.peek_numbers(number));
+    let found = search(chain, last, &yes, |number| chain.headers.peek_numbers(number));
     let before = found.0.checked_sub(1).filter(|before| *before >= chain.state().oldest);
     let says = |number: Option<u64>, says: bool| {
-        number.is_none_or(|number| chain.numbers(number).is_some_and(|header| yes(&header) == says))
+        number.is_none_or(|number| chain.headers.numbers(number).is_some_and(|header| yes(&header) == says))
     };
     if says(before, false) && says(found.1, true) {
         return found;
     }
-    search(chain, last, &yes, |number| chain.numbers(number))
+    search(chain, last, &yes, |number| chain.headers.numbers(number))
 }
 
 fn search(
@@ -143,6 +140,6 @@ fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
     // A damaged header does not give its block's start, so the bytes before it stay until a later block goes.
     match first_where(chain, last, frees_enough).1 {
         Some(bound) => (bound, false),
-        None => (last, chain.numbers(last).is_none_or(|header| !frees_enough(&header))),
+        None => (last, chain.headers.numbers(last).is_none_or(|header| !frees_enough(&header))),
     }
 }

@@ -157,18 +157,7 @@ impl Pruner {
 
     /// Returns the blocks that are due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
-        self.due_and_floor(chain, blobs, guard).0
-    }
-
-    /// Returns the due blocks and the first block that the floor keeps.
-    fn due_and_floor(
-        &self,
-        chain: &ChainStore,
-        blobs: &BlobStore,
-        guard: Option<&Guard>,
-    ) -> (Option<Due>, Option<u64>) {
-        let Some(policy) = self.policy() else { return (None, None) };
-        due::due_and_floor(policy, chain, blobs, guard, self.stored.to_low_water)
+        due::due_and_floor(self.policy(), chain, blobs, guard, self.stored.to_low_water).0
     }
 
     /// Returns the policy, or the default one if none is set. A reset leaves stale entries even if blocks are never pruned, so

@@ -29,7 +29,8 @@ impl Pruner {
                 (changed, to_low_water)
             }
         };
-        let (due, floor_block) = due_and_floor(&policy, chain, blobs, guard.as_ref(), to_low_water);
+        let (due, floor_block) = due_and_floor(Some(&policy), chain, blobs, guard.as_ref(), to_low_water);
+        let held_by = due.as_ref().and_then(|due| self.held_by(policy.pruning_enabled, Some(due), constraints));
         let oldest = chain.state().oldest;
         let mut budget = Budget::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let mut plan = PrunePlan {
@@ -37,10 +38,7 @@ impl Pruner {
             retain_min_block: retain_min_block(&policy, chain),
             target: due.as_ref().map_or(oldest, |due| due.target),
             before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
-            held_by: due
-                .as_ref()
-                .and_then(|due| self.held_by(policy.pruning_enabled, Some(due), constraints))
-                .or(floor_block.map(|_| HeldBy::Floor)),
+            held_by: held_by.or(floor_block.map(|_| HeldBy::Floor)),
             floor_block,
             blocks: 0,
             ops: 0,

@@ -6,7 +6,6 @@
 
 use super::fit;
 use ic_coppice_interface::{BadArgument, Config, PruneError, PrunePolicy, PrunePolicyArg, WaterMarks};
-use ic_coppice_storage::blob::Class;
 
 const BPS: u64 = 10_000;
 /// Seconds of a day.
@@ -23,7 +22,7 @@ fn share(bytes: u64, numerator: u64) -> u64 {
 /// [`PruneError::BadArgument`] with the field and the reason.
 pub fn changed(policy: &PrunePolicy, change: &PrunePolicyArg, config: &Config) -> Result<PrunePolicy, PruneError> {
     let new = policy.changed(change)?;
-    check(&new, Class::of_size(config.log_class).expect("checked when it was set"))?;
+    check(&new, config.log_class)?;
     if new.target_bytes != policy.target_bytes {
         fit::check_target(config, new.target_bytes)?;
     }
@@ -32,10 +31,7 @@ pub fn changed(policy: &PrunePolicy, change: &PrunePolicyArg, config: &Config) -
 
 /// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
 pub fn floor(policy: &PrunePolicy) -> u64 {
-    match policy.retain_blocks {
-        0 => policy.min_kept_blocks,
-        blocks => blocks.min(policy.min_kept_blocks),
-    }
+    if policy.retain_blocks == 0 { policy.min_kept_blocks } else { policy.retain_blocks.min(policy.min_kept_blocks) }
 }
 
 /// Returns the watermarks of a chain that can have at most `most` bytes, or `None` without the capacity trigger.
@@ -66,9 +62,9 @@ fn least_target(room: u64, headroom_ratio_bps: u32) -> Option<u64> {
     Some((room * 2 * BPS).div_ceil(headroom).next_multiple_of(1 << 20))
 }
 
-fn check(policy: &PrunePolicy, class: Class) -> Result<(), BadArgument> {
+fn check(policy: &PrunePolicy, log_class: u32) -> Result<(), BadArgument> {
     let Some(WaterMarks { low, high, emergency, .. }) = marks(policy, || u64::MAX) else { return Ok(()) };
-    let room = 2 * u64::from(class.size());
+    let room = 2 * u64::from(log_class);
     if low.saturating_add(room) > high {
         let raise = match least_target(room, policy.headroom_ratio_bps) {
             Some(least) => format!("target_bytes to at least {least}, or headroom_ratio_bps"),
@@ -93,6 +89,7 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), BadArgument> {
 mod tests {
     use super::*;
     use ic_coppice_interface::{MAX_PRUNE_INSTRUCTIONS, MAX_PRUNE_OPS};
+    use ic_coppice_storage::blob::Class;
 
     fn class() -> Class {
         Class::of_size(1 << 20).unwrap()

@@ -3,7 +3,7 @@
 //! The counters are the chain's own and persisted. The samples are on the heap, so measuring starts anew after an upgrade.
 
 use crate::ChainState;
-use ic_coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
+use crate::store::counted_bytes;
 use std::collections::VecDeque;
 
 /// Seconds between two samples.
@@ -72,7 +72,7 @@ impl Rates {
 
 /// Returns the bytes that blocks have ever added to the capacity that is compared with the watermarks.
 fn grown(state: &ChainState) -> u64 {
-    state.appended_bytes + BLOCK_BYTES * state.appended_blocks + REFERENCE_BYTES * state.references
+    counted_bytes(state.appended_bytes, state.appended_blocks, state.references)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use ic_coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::{Budget, Ic, Platform as _, log};
 
-/// Prunes the due blocks within the budget; skips the blocks in `skipped`. An interruption is reported in `progress`, not as an error.
+/// Prunes the due blocks within the budget; skips the blocks in `skipped`. An interruption is reported in `progress`, not as an error. The
+/// caller adds what it sweeps, and the instructions.
 pub fn run(
     chain: &mut ChainStore,
     blobs: &mut BlobStore,
@@ -16,7 +17,6 @@ pub fn run(
     budget: &mut Budget,
     skipped: &[Piece],
 ) -> PruneRun {
-    let start = Ic::instructions();
     let mut run = PruneRun {
         started_at_ns: Ic::now_ns(),
         reason: due.map(|due| due.reason),
@@ -49,19 +49,17 @@ pub fn run(
             log::error(&format!("prune: skipped: {fault}"));
         }
     }
-    run.instructions = Ic::instructions() - start;
     run
 }
 
 /// Returns the progress of a run that no budget stops.
 pub fn end(due: Option<&Due>) -> PruneProgress {
-    match due {
-        Some(due) if due.held_by == Some(HeldBy::Stopped) => {
-            PruneProgress::HasMore { reason: Some(StopReason::Stopped) }
-        }
-        Some(due) if due.before < due.target => PruneProgress::HasMore { reason: Some(StopReason::Guard) },
-        _ => PruneProgress::Finished,
-    }
+    let reason = match due {
+        Some(due) if due.held_by == Some(HeldBy::Stopped) => StopReason::Stopped,
+        Some(due) if due.before < due.target => StopReason::Guard,
+        _ => return PruneProgress::Finished,
+    };
+    PruneProgress::HasMore { reason: Some(reason) }
 }
 
 /// Returns the sum of `last` and `now` if `now` continues `last`, otherwise `now`.

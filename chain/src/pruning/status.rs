@@ -1,7 +1,7 @@
 //! Status of pruning: what holds it back, its backlog and its problems.
 
 use super::constraints::{Constraints, is_possible};
-use super::due::{CAPACITY_FLOOR, Due, retain_min_block};
+use super::due::{CAPACITY_FLOOR, Due, due_and_floor, retain_min_block};
 use super::{Pruner, sweep};
 use crate::export::is_of_guard;
 use crate::{ChainStore, IndexTable, owners};
@@ -91,10 +91,7 @@ impl Pruner {
         let before = due.map_or(state.oldest, |due| due.before.max(state.oldest));
         let target = due.map_or(state.oldest, |due| due.target.max(before));
         let blocks = before - state.oldest;
-        let references = match blocks {
-            0 => 0,
-            _ => chain.references_before(before).saturating_sub(state.pruned_references),
-        };
+        let below = if blocks == 0 { 0 } else { chain.references_before(before) };
         let (pruned_per_hour, appended_per_hour) = self.rates.per_hour(state, now);
         let empty_in_secs = match self.behind_since_secs {
             // The next tick prunes the backlog.
@@ -107,7 +104,7 @@ impl Pruner {
         };
         PruneBacklog {
             blocks,
-            references,
+            references: below.saturating_sub(state.pruned_references),
             held_blocks: target - before,
             held_since_secs: self.stored.held_since,
             debt: IndexTable::ALL.iter().map(|&table| chain.debt(table).debt).sum(),
@@ -149,7 +146,9 @@ impl Pruner {
     /// Returns the full status for operators.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
-        let (due, floor_block) = self.due_and_floor(chain, blobs, constraints.guard().as_ref());
+        let (guard, to_low_water) = (constraints.guard(), self.stored.to_low_water);
+        let (due, floor_block) = due_and_floor(self.policy(), chain, blobs, guard.as_ref(), to_low_water);
+        let held_by = due.as_ref().and_then(|due| self.held_by(self.is_enabled(), Some(due), constraints));
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
             policy: self.stored.policy.clone(),
@@ -158,10 +157,7 @@ impl Pruner {
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
-            held_by: due
-                .as_ref()
-                .and_then(|due| self.held_by(self.is_enabled(), Some(due), constraints))
-                .or(floor_block.map(|_| HeldBy::Floor)),
+            held_by: held_by.or(floor_block.map(|_| HeldBy::Floor)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
             floor_block,
             exported_before_block: constraints.exported.as_ref().map(|guard| guard.before.max(state.oldest)),

@@ -24,14 +24,14 @@ fn forced_debt(table: &TableDebt) -> u64 {
     (table.live() / 16 * 3).max(6_144).max(table.buckets)
 }
 
-/// Need of a sweep, ordered by urgency.
+/// Need of a sweep, ordered by urgency. Sweeps run if it is at least `Continue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Nothing.
     Nothing,
     /// A sweep may begin in a pause.
     Pause,
-    /// A sweep is under way.
+    /// A sweep is under way, or need not wait for a pause any more.
     Continue,
     /// The debt has reached the forced mark: the sweep runs before pruning.
     First,
@@ -88,55 +88,41 @@ fn is_due(debt: &TableDebt, least: fn(&TableDebt) -> u64) -> bool {
     debt.debt >= least(debt) || debt.sweeping
 }
 
-/// Sweeps the indexes with the least debt within the budget, skips the slices in `skipped`, and adds the work to `swept`.
+/// Sweeps the indexes with the least debt to their ends, skips the slices in `skipped`, and adds the work to `swept`.
+///
+/// # Errors
+/// The limit of the budget that stops a sweep.
 pub fn run(
     chain: &mut ChainStore,
     least: fn(&TableDebt) -> u64,
     budget: &mut Budget,
     skipped: &[Piece],
     swept: &mut Swept,
-) {
-    let began = changed_pages();
-    let stopped = IndexTable::ALL.into_iter().find_map(|table| match is_due(&chain.debt(table), least) {
-        true => sweep(chain, (table, began), budget, skipped, swept).err(),
-        false => None,
-    });
-    swept.stopped = stopped;
-}
-
-/// Sweeps one index to its end, and adds the work to `swept`. The message had changed `began` pages before its sweeps.
-///
-/// # Errors
-/// The limit that stops the sweep.
-fn sweep(
-    chain: &mut ChainStore,
-    (table, began): (IndexTable, u64),
-    budget: &mut Budget,
-    skipped: &[Piece],
-    swept: &mut Swept,
 ) -> Result<(), StopReason> {
-    loop {
-        budget.admit_slice()?;
-        let at = chain.sweep_state(table).cursor();
-        let slice = if skipped.contains(&Piece::Slice(table, chain.next_slice(table))) {
-            chain.skip_slice(table);
-            Slice::default()
-        } else {
-            chain.sweep(table, budget.meter().since(began))
-        };
-        budget.charge(slice.dropped, slice.read);
-        match chain.sweep_state(table).cursor() {
-            // The meter has no room for the next bucket.
-            next if next.is_some() && next == at => return Err(budget.limit_met().into()),
-            next => {
-                swept.slices += 1;
-                swept.dropped += slice.dropped;
-                if next.is_none() {
-                    return Ok(());
-                }
+    let began = changed_pages();
+    for table in IndexTable::ALL {
+        let mut goes_on = is_due(&chain.debt(table), least);
+        while goes_on {
+            budget.admit_slice()?;
+            let at = chain.sweep_state(table).cursor();
+            let slice = if skipped.contains(&Piece::Slice(table, chain.next_slice(table))) {
+                chain.skip_slice(table);
+                Slice::default()
+            } else {
+                chain.sweep(table, budget.meter().since(began))
+            };
+            budget.charge(slice.dropped, slice.read);
+            let next = chain.sweep_state(table).cursor();
+            if next.is_some() && next == at {
+                // The meter has no room for the next bucket.
+                return Err(budget.limit_met().into());
             }
+            swept.slices += 1;
+            swept.dropped += slice.dropped;
+            goes_on = next.is_some();
         }
     }
+    Ok(())
 }
 
 /// Returns the status of a table.

@@ -7,6 +7,7 @@ use super::constraints::{Constraints, is_possible};
 use super::due::{self, Due};
 use super::piece::Piece;
 use super::run::{self, is_continued, sum};
+use super::stored::Stored;
 use super::sweep::{self, Need, Swept, begin_debt};
 use crate::export::{Guard, is_of_guard};
 use crate::{ChainStore, TableDebt};
@@ -57,13 +58,13 @@ impl Pruner {
 
     /// Returns the piece that the daemon would prune or sweep next.
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
-        let policy = self.policy_or_default();
-        let sweep = self.sweep_now(sweep::need(chain), &policy);
-        if sweep == Some(Need::First) {
+        let need = self.need_now(chain, &self.policy_or_default());
+        if need == Need::First {
             return sweep::next(chain);
         }
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| sweep::next(chain)))
+        let block = due.map(|_| Piece::Block(chain.state().oldest));
+        block.or_else(|| if need >= Need::Continue { sweep::next(chain) } else { None })
     }
 
     /// Returns the due blocks, or `None` while pruning is switched off.
@@ -71,10 +72,11 @@ impl Pruner {
         if self.is_enabled() { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
     }
 
-    /// Ends the run in progress, so that later work belongs to a new run.
-    fn end_run(&mut self) {
-        if self.stored.running {
-            self.stored.running = false;
+    /// Sets a field of the persisted state, and saves the state if that changes it.
+    fn store<T: PartialEq>(&mut self, field: fn(&mut Stored) -> &mut T, value: T) {
+        let field = field(&mut self.stored);
+        if *field != value {
+            *field = value;
             self.save();
         }
     }
@@ -97,29 +99,30 @@ impl Pruner {
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);
         let mut budget = Budget::new(max_ops.min(MAX_PRUNE_OPS), max_instructions);
-        Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Some(Need::Continue), |_| 1).0)
+        Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Need::Continue, |_| 1).0)
     }
 
-    /// Prunes due blocks, then sweeps the indexes with the `least` debt if there is a need, and adds the message's part to the run in
-    /// progress. The need `First` sweeps before, too. Returns this message's part, with all dropped entries, and the sum of the sweeps.
+    /// Prunes due blocks, then sweeps the indexes with the `least` debt if the need is at least `Continue`, and adds the message's part to
+    /// the run in progress. The need `First` sweeps before, too. Returns this message's part, with all dropped entries, and the sum of the
+    /// sweeps.
     fn run(
         &mut self,
         chain: &mut ChainStore,
         blobs: &mut BlobStore,
         due: Option<&Due>,
         budget: &mut Budget,
-        sweep: Option<Need>,
+        need: Need,
         least: fn(&TableDebt) -> u64,
     ) -> (PruneRun, Swept) {
         let (skipped, mut swept) = (self.stored.turns.skipped(), Swept::default());
-        if sweep == Some(Need::First) {
-            sweep::run(chain, least, budget, skipped, &mut swept);
+        if need == Need::First {
+            swept.stopped = sweep::run(chain, least, budget, skipped, &mut swept).err();
         }
         let start = Ic::instructions();
         let mut run = run::run(chain, blobs, due, budget, skipped);
         // Pruning adds to the debt, which may then be enough for a sweep to begin.
-        if sweep.is_some() {
-            sweep::run(chain, least, budget, skipped, &mut swept);
+        if need >= Need::Continue {
+            swept.stopped = sweep::run(chain, least, budget, skipped, &mut swept).err();
         }
         run.dropped = swept.dropped;
         run.ops += swept.dropped;
@@ -152,23 +155,26 @@ impl Pruner {
     ) -> u64 {
         let now = Ic::now_secs();
         self.rates.note(chain.state(), now);
-        let low_on_cycles = constraints.low_on_cycles;
-        self.paused &= low_on_cycles;
+        self.paused &= constraints.low_on_cycles;
         let policy = self.policy_or_default();
         let due = self.wanted(chain, blobs, constraints);
         if self.is_enabled() {
-            self.note_held(due.as_ref(), now);
+            // The time since which the guard holds due blocks back.
+            let held = due.as_ref().and_then(|due| due.held_by.as_ref()).is_some_and(is_of_guard);
+            let since = held.then(|| self.stored.held_since.unwrap_or(now));
+            self.store(|stored| &mut stored.held_since, since);
         }
         let due = due.filter(|due| is_possible(due, chain));
-        let need = sweep::need(chain);
-        let sweep = self.sweep_now(need, &policy);
-        self.note_pending(need == Need::Pause && sweep.is_none());
-        if due.is_none() && sweep.is_none() {
-            self.end_run();
-            self.behind_since_secs = None;
+        let need = self.need_now(chain, &policy);
+        // Counts the successive ticks in which a sweep waits for a pause.
+        let pending = if need == Need::Pause { self.stored.pending_ticks + 1 } else { 0 };
+        self.store(|stored| &mut stored.pending_ticks, pending);
+        if due.is_none() && need < Need::Continue {
+            // Later work belongs to a new run.
+            self.store(|stored| &mut stored.running, false);
             return self.next_without_work(chain, &policy, need);
         }
-        if low_on_cycles {
+        if constraints.low_on_cycles {
             if !std::mem::replace(&mut self.paused, true) {
                 log::error("prune: paused, liquid cycles are below min_liquid_cycles");
             }
@@ -176,13 +182,11 @@ impl Pruner {
         }
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         budget.pieces = pieces;
-        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, sweep, begin_debt);
+        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, need, begin_debt);
         self.rates.note(chain.state(), now);
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        let need = sweep::need(chain);
-        let sweep = self.sweep_now(need, &policy);
-        if due.is_none() && sweep.is_none() {
-            self.behind_since_secs = None;
+        let need = self.need_now(chain, &policy);
+        if due.is_none() && need < Need::Continue {
             return self.next_without_work(chain, &policy, need);
         }
         self.behind_since_secs = self.behind_since_secs.or(Some(now));
@@ -190,25 +194,17 @@ impl Pruner {
         if run.blocks > 0 || swept.slices > 0 { AT_ONCE } else { WHENEVER }
     }
 
-    /// Returns the need of a sweep, or `None` if there is none or the sweep waits for a pause.
-    fn sweep_now(&self, need: Need, policy: &PrunePolicy) -> Option<Need> {
+    /// Returns the need of a sweep: `Pause` only while the sweep waits for a pause, `Continue` if it need not wait.
+    fn need_now(&self, chain: &ChainStore, policy: &PrunePolicy) -> Need {
+        let need = sweep::need(chain);
         let pause = self.last_call.saturating_add(policy.pause_after_secs * NS);
-        let waits =
-            need == Need::Pause && Ic::now_ns() < pause && self.stored.pending_ticks < sweep::MOST_PENDING_TICKS;
-        (need != Need::Nothing && !waits).then_some(need)
+        let may_begin = || Ic::now_ns() >= pause || self.stored.pending_ticks >= sweep::MOST_PENDING_TICKS;
+        if need == Need::Pause && may_begin() { Need::Continue } else { need }
     }
 
-    /// Counts the successive ticks in which a sweep waited for a pause; resets the count if none waits.
-    fn note_pending(&mut self, waits: bool) {
-        let pending = if waits { self.stored.pending_ticks + 1 } else { 0 };
-        if pending != self.stored.pending_ticks {
-            self.stored.pending_ticks = pending;
-            self.save();
-        }
-    }
-
-    /// Returns the time of the next tick if no work is left: the end of the pause, or the next block that becomes due by age.
-    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> u64 {
+    /// Records that no work is left, and returns the time of the next tick: the end of the pause, or the next block that becomes due by age.
+    fn next_without_work(&mut self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> u64 {
+        self.behind_since_secs = None;
         let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = Ic::now_ns();
         let age = if self.is_enabled() { due::next_age(policy, chain) } else { None };
@@ -216,14 +212,5 @@ impl Pruner {
         // Blocks that become due within one interval share a tick.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
         pause.into_iter().chain(age).min().unwrap_or(WHENEVER)
-    }
-
-    /// Records the time since which the guard holds due blocks back.
-    fn note_held(&mut self, due: Option<&Due>, now: u64) {
-        let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_guard);
-        if held != self.stored.held_since.is_some() {
-            self.stored.held_since = held.then_some(now);
-            self.save();
-        }
     }
 }

@@ -6,12 +6,34 @@
 //! log, in bytes                             log_tail ┘    end of the last committed block, in or at the end of the last blob
 //!
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 words, u64 each:
-//!       15 of `numbers!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
+//!       15 of `words!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
 //!       1 rollback's target + 1   6 of the reset   1 one above the highest head
 //!       4 × 5 of the hashes of the head and of the oldest block's parent, and of the seals of the two: length + 1, 0 for unknown; 32 bytes
 //!       4 of the certified data, 0: never computed   4 of the host's part of them, 0: none
 //!       checksum u32
 //! ```
+
+/// Lists the fields of a type, in the order of their words in the cell.
+macro_rules! words {
+    ($type:ident: $($field:ident)*) => {
+        impl $type {
+            /// Words of the chain's cell.
+            pub(crate) const WORDS: usize = [$(stringify!($field)),*].len();
+
+            /// Reads the words; other fields have their defaults.
+            pub(crate) fn from_words(word: impl Fn(usize) -> u64) -> Self {
+                let mut read = Self::default();
+                [$(read.$field),*] = std::array::from_fn(word);
+                read
+            }
+
+            #[inline]
+            pub(crate) fn words(&self) -> [u64; Self::WORDS] {
+                [$(self.$field),*]
+            }
+        }
+    };
+}
 
 mod reset;
 mod sweep;
@@ -30,8 +52,7 @@ pub use sweep::Sweep;
 pub use transit::{Transit, Way};
 
 const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 5 };
-const WORDS: usize = 15;
-const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
+const TRANSIT: usize = ChainState::WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
 const RESET: usize = ROLLBACK + 1;
 const HIGHEST: usize = RESET + Reset::WORDS;
@@ -103,25 +124,9 @@ pub struct ChainState {
     pub host: [u8; 32],
 }
 
-/// Lists the first words of the cell, in order.
-macro_rules! numbers {
-    ($($field:ident)*) => {
-        impl ChainState {
-            #[inline]
-            fn numbers(&self) -> [u64; WORDS] {
-                [$(self.$field),*]
-            }
-
-            fn set_numbers(&mut self, words: [u64; WORDS]) {
-                [$(self.$field),*] = words;
-            }
-        }
-    };
-}
-
-numbers! {
-    base oldest next log_tail log_first log_end monotonic appended_blocks appended_bytes pruned_blocks pruned_bytes keys
-    id_links references pruned_references
+words! {
+    ChainState: base oldest next log_tail log_first log_end monotonic appended_blocks appended_bytes pruned_blocks
+    pruned_bytes keys id_links references pruned_references
 }
 
 impl ChainState {
@@ -147,9 +152,9 @@ impl ChainState {
             Hash::stored(&array_at(&bytes, HEADER + 8 * (i + 1)), u8::try_from(len).ok()?)
         };
         let seal = |i: usize| hash(i).map(|seal| seal.bytes);
-        let mut state = Self {
+        Ok(Self {
             started: bytes[6] == 1,
-            sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(WORDS + at + i))),
+            sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(Self::WORDS + at + i))),
             transit: Transit::from_words(|i| word(TRANSIT + i))?,
             rollback_to: word(ROLLBACK).checked_sub(1),
             reset: Reset::from_words(|i| word(RESET + i)),
@@ -160,10 +165,8 @@ impl ChainState {
             seal_before: seal(HASHES + 3 * HASH_WORDS),
             certified: array_at(&bytes, HEADER + 8 * CERTIFIED),
             host: array_at(&bytes, HEADER + 8 * HOST),
-            ..Self::default()
-        };
-        state.set_numbers(std::array::from_fn(word));
-        Ok(state)
+            ..Self::from_words(word)
+        })
     }
 
     /// Writes the cell.
@@ -173,10 +176,9 @@ impl ChainState {
         bytes[6] = u8::from(self.started);
         // A chain of iterators would take nine times as many instructions.
         let mut places = bytes[HEADER..].as_chunks_mut::<8>().0.iter_mut();
-        let mut put = |words: &[u64]| {
-            words.iter().zip(&mut places).for_each(|(word, place)| *place = word.to_le_bytes());
-        };
-        put(&self.numbers());
+        let mut put =
+            |words: &[u64]| words.iter().zip(&mut places).for_each(|(word, place)| *place = word.to_le_bytes());
+        put(&self.words());
         self.sweeps.iter().for_each(|sweep| put(&sweep.words()));
         put(&Transit::words(self.transit.as_ref()));
         put(&[self.rollback_to.map_or(0, |to| to + 1)]);

@@ -17,16 +17,4 @@ pub struct Reset {
     pub(crate) clear_to: u64,
 }
 
-impl Reset {
-    /// Words of the chain's cell.
-    pub(crate) const WORDS: usize = 6;
-
-    pub(crate) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        let [start, used, rollbacks, clear_from, clear_to, count] = std::array::from_fn(word);
-        Self { start, used, rollbacks, count, clear_from, clear_to }
-    }
-
-    pub(crate) fn words(&self) -> [u64; Self::WORDS] {
-        [self.start, self.used, self.rollbacks, self.clear_from, self.clear_to, self.count]
-    }
-}
+words! { Reset: start used rollbacks clear_from clear_to count }

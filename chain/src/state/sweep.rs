@@ -19,18 +19,9 @@ pub struct Sweep {
     pub finished: u64,
 }
 
+words! { Sweep: before since cursor bound dropped finished }
+
 impl Sweep {
-    /// Words of the chain's cell.
-    pub(crate) const WORDS: usize = 6;
-
-    pub(crate) fn from_words(word: impl Fn(usize) -> u64) -> Self {
-        Self { before: word(0), since: word(1), cursor: word(2), bound: word(3), dropped: word(4), finished: word(5) }
-    }
-
-    pub(crate) fn words(&self) -> [u64; Self::WORDS] {
-        [self.before, self.since, self.cursor, self.bound, self.dropped, self.finished]
-    }
-
     /// Upper bound of the stale entries.
     pub fn debt(&self) -> u64 {
         self.before.saturating_add(self.since)

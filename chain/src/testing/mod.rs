@@ -108,3 +108,33 @@ impl ChainStore {
         Some(self.remove(blobs, removal))
     }
 }
+
+/// Outcome of removing the head in one go.
+#[cfg(test)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadOut {
+    /// The block's number.
+    pub number: u64,
+    /// Index entries that were removed.
+    pub entries: u64,
+    /// Unreadable data that was skipped.
+    pub faults: Vec<String>,
+}
+
+#[cfg(test)]
+impl ChainStore {
+    /// Removes the head in one go, or returns `None` if there are fewer than two blocks.
+    pub(crate) fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<HeadOut> {
+        if !self.state.started || self.state.blocks() <= 1 {
+            return None;
+        }
+        let entries = |chain: &Self| chain.index.stats().entries + chain.keys.stats().entries;
+        let (before, mut out) = (entries(self), HeadOut::default());
+        self.begin_rollback(self.state.next - 2);
+        while let Some(left) = self.rollback_left() {
+            out.faults.extend(self.continue_rollback(blobs, left.ops, ic_coppice_storage::Meter::unlimited()).faults);
+        }
+        (out.number, out.entries) = (self.state.next, before - entries(self));
+        Some(out)
+    }
+}

@@ -83,8 +83,7 @@ impl Upload {
             return Err(OpenError::Damaged { name: LAYOUT.name });
         }
         LAYOUT.check(&array_at(&b, 0))?;
-        let bad = || OpenError::Corrupt { name: LAYOUT.name, why: "a hash or a principal".into() };
-        Self::decode(&b).map(Some).ok_or_else(bad)
+        Self::decode(&b).map(Some).ok_or_else(|| LAYOUT.corrupt("a hash or a principal".into()))
     }
 
     fn decode(b: &[u8; HEADER]) -> Option<Self> {

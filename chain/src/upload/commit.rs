@@ -115,12 +115,9 @@ impl ChainStore {
         }
 
         // From here on the commit can no longer be refused.
-        let extended = self.log.extend(blobs, transit.log_end..end, owners::UPLOAD);
-        let written = extended.map_err(|error| error.to_string());
-        let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
-        if let Err(why) = written {
-            Ic::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
-        }
+        let extended = self.log.extend(blobs, transit.log_end..end, owners::UPLOAD).map_err(|error| error.to_string());
+        let written = extended.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
+        written.unwrap_or_else(|why| Ic::trap(&format!("commit_block: the links cannot be written: {why}; abort it")));
         self.settle_replaced(&entered);
         (transit.ids, transit.keys, transit.log_end) = (ids, keys, end);
         if !done {
@@ -130,9 +127,8 @@ impl ChainStore {
             return Ok(());
         }
         for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
-            if let Err(error) = blobs.set_owner(&ptr, owners::CHAIN) {
-                Ic::trap(&format!("commit_block: a blob of the upload: {error}; abort it"));
-            }
+            let owned = blobs.set_owner(&ptr, owners::CHAIN);
+            owned.unwrap_or_else(|error| Ic::trap(&format!("commit_block: a blob of the upload: {error}; abort it")));
         }
         self.state.log_end = end;
         self.commit(&upload.draft, meta);

@@ -11,11 +11,12 @@
 
 pub mod cell;
 mod commit;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use crate::draft::{Admission, Draft, at_most};
 use crate::headers::PAGE_HEADERS;
-use crate::remove::release_freed;
 use crate::state::Way;
 use crate::store::ChainStore;
 use crate::transit::INSTRUCTIONS;
@@ -32,7 +33,7 @@ use std::ops::Range;
 use verify::Verified;
 
 /// Bytes of the largest chunk.
-pub const MAX_CHUNK: u32 = 1 << 20;
+const MAX_CHUNK: u32 = 1 << 20;
 /// Chunks of the largest upload.
 const MAX_CHUNKS: u64 = 16_384;
 
@@ -79,13 +80,8 @@ impl ChainStore {
         if block.chunk_size == 0 {
             return Err(AppendError::BadEncoding { segment: 0, offset: 0, why: "chunk_size is 0".into() });
         }
-        let draft = Draft::new(
-            block.number,
-            (&block.hash, &block.parent_hash),
-            block.timestamp_secs,
-            block.lengths.into(),
-            &block.sha256,
-        )?;
+        let hashes = (block.hash.as_slice(), block.parent_hash.as_slice());
+        let draft = Draft::new(block.number, hashes, block.timestamp_secs, block.lengths.into(), &block.sha256)?;
         let chunks = Chunks { length: draft.payload_len(), size: block.chunk_size }.count();
         if self.is_kept(&draft)? {
             return Ok(UploadProgress { chunks: chunks as u32, missing: 0 });
@@ -107,9 +103,8 @@ impl ChainStore {
         let upload = Upload { draft, by, chunk_size: block.chunk_size, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, range.clone()).map_err(NoMemory::from)?;
-        if let Err(error) = self.log.extend(blobs, range, owners::UPLOAD) {
-            Ic::trap(&format!("begin_block: a reserved blob cannot be allocated: {error}"));
-        }
+        let extended = self.log.extend(blobs, range, owners::UPLOAD);
+        extended.unwrap_or_else(|why| Ic::trap(&format!("begin_block: a reserved blob cannot be allocated: {why}")));
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         Verified::default().save(&self.cells);
         upload.save(&self.cells);
@@ -128,10 +123,7 @@ impl ChainStore {
 
     pub(crate) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
         let upload = self.open.clone().ok_or(UploadError::NoUpload)?;
-        if upload.draft.number != number {
-            return Err(upload.other());
-        }
-        Ok(upload)
+        if upload.draft.number == number { Ok(upload) } else { Err(upload.other()) }
     }
 
     pub(crate) fn received(&self, chunk: u32) -> bool {
@@ -183,10 +175,8 @@ impl ChainStore {
 
     /// Aborts an upload that had no call for `expiry` seconds, like [`abort_upload`](Self::abort_upload), and returns its block number.
     pub fn expire_upload(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> Option<u64> {
-        let upload = self.open.clone().filter(|upload| is_expired(upload.touched, now, expiry))?;
-        if self.is_aborting() {
-            return None;
-        }
+        let expired = |upload: &Upload| is_expired(upload.touched, now, expiry) && !self.is_aborting();
+        let upload = self.open.clone().filter(expired)?;
         self.abandon(blobs, &upload);
         Some(upload.draft.number)
     }
@@ -210,31 +200,25 @@ impl ChainStore {
         let Some(upload) = self.open.clone().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
         let left = self.state.transit.map_or(0, |transit| transit.references());
-        let removed = self.metered(left, INSTRUCTIONS, |chain, meter| chain.remove_slice(blobs, left, meter));
-        if let Err(why) = removed {
-            self.faults.push(why);
+        self.metered(left, INSTRUCTIONS, |chain, meter| chain.remove_slice(blobs, left, meter));
+        if self.state.transit.is_none_or(|transit| transit.references() == 0) {
+            self.headers.remove(number, number.is_multiple_of(PAGE_HEADERS) || !self.state.started);
+            // The blobs must be released while `transit` still has their end.
+            self.drop_upload(blobs, &upload);
+            self.state.transit = None;
         }
-        if self.state.transit.is_some_and(|transit| transit.references() > 0) {
-            self.save();
-            return;
-        }
-        self.headers.remove(number, number.is_multiple_of(PAGE_HEADERS) || !self.state.started);
-        // The blobs must be released while `transit` still has their end.
-        self.drop_upload(blobs, &upload);
-        self.state.transit = None;
         self.save();
     }
 
     /// Truncates the tail: the upload's blobs go through quarantine, removal of the reference, and release, like all blobs.
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
-        let mut faults = Vec::new();
-        let quarantined = self.quarantine(blobs, self.upload_blobs(upload), owners::UPLOAD, &mut faults);
+        let quarantined = self.quarantine(blobs, self.upload_blobs(upload), owners::UPLOAD);
         self.close_upload();
-        release_freed(blobs, &quarantined, &mut faults);
-        self.faults.extend(faults);
+        self.release_freed(blobs, &quarantined);
     }
 
-    /// Returns the faults found while an upload was undone, each of them once.
+    /// Returns the faults found since the last call. Removals, rollbacks and resets report their own; the caller takes those of an upload
+    /// that was undone.
     pub fn take_faults(&mut self) -> Vec<String> {
         std::mem::take(&mut self.faults)
     }

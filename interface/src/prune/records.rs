@@ -206,9 +206,10 @@ pub struct UtxoSkipped {
 
 /// A phase of a job.
 #[candid_type]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UtxoPrunerPhase {
     /// Phase 1: preserves parents of old unmined transactions.
+    #[default]
     PreserveParents,
     /// Between the phases: clears preservations that have expired.
     ExpirePreservations,

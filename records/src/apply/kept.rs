@@ -29,10 +29,11 @@ pub fn transaction(blocks: &dyn Blocks, blobs: &BlobStore, number: u64, position
     if position >= block.transactions {
         return Err(UtxoRefusal::NotKept);
     }
-    let mut window = Window::new(block);
+    let (source, mut window) = ((blocks, blobs), Window::new(block));
     let limits = WalkLimits::until(Ic::instructions().saturating_add(INSTRUCTIONS));
-    let start = window.offset_of((blocks, blobs), position, limits).map_err(refused)?;
-    let end = window.end_of((blocks, blobs), start, WalkLimits::RECORD).map_err(|error| match error {
+    let first = window.begin(source).map_err(refused)?;
+    let start = (0..position).try_fold(first, |at, _| window.end_of(source, at, limits)).map_err(refused)?;
+    let end = window.end_of(source, start, WalkLimits::RECORD).map_err(|error| match error {
         BodyError::Long => utxo::too_long(),
         error => refused(error),
     })?;

@@ -26,7 +26,7 @@ mod take_back;
 mod tests;
 mod window;
 
-pub use kept::{bytes_of, ids, in_blocks, transaction};
+pub use kept::{ids, in_blocks, transaction};
 pub use note::AppliedNote;
 pub use position::{Applier, Counted, Waits};
 pub use run::Outcome;

@@ -12,6 +12,9 @@ use ic_coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoAp
 use ic_coppice_storage::{Counting, Ic, Platform as _};
 use std::ops::Range;
 
+/// Result of an operation, or the reason why applying ends.
+type Answer<T> = Result<T, UtxoApplyError>;
+
 /// Outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -25,30 +28,20 @@ pub struct Outcome {
     pub rest: Range<u32>,
 }
 
-/// Returns the error of a block that cannot be read.
-fn unread(error: ReadError) -> UtxoApplyError {
-    match error {
-        ReadError::Pruned { first_available } => UtxoApplyError::Pruned { first_available },
-        ReadError::Corrupt { why } => UtxoApplyError::Corrupt { why },
-        _ => UtxoApplyError::NotFound,
-    }
-}
-
 impl Applier {
     /// Applies a part of the next block. The call changes nothing if the block is applied already.
     ///
     /// # Errors
     /// [`UtxoApplyError`]: nothing has changed, but a stop is kept and, except with `WrongSkip`, an operator's choice of `missing_parents`.
-    pub fn apply(
-        &mut self,
-        stores: &mut Stores,
-        arg: &UtxoApplyBlock,
-        by_operator: bool,
-    ) -> Result<Outcome, UtxoApplyError> {
+    pub fn apply(&mut self, stores: &mut Stores, arg: &UtxoApplyBlock, by_operator: bool) -> Answer<Outcome> {
         if let Some(to) = stores.blocks.rolling_back_to() {
             return Err(UtxoApplyError::RollbackUnderway { to });
         }
-        let meta = stores.blocks.kept(arg.number).map_err(unread)?;
+        let meta = stores.blocks.kept(arg.number).map_err(|error| match error {
+            ReadError::Pruned { first_available } => UtxoApplyError::Pruned { first_available },
+            ReadError::Corrupt { why } => UtxoApplyError::Corrupt { why },
+            _ => UtxoApplyError::NotFound,
+        })?;
         let hash = stores.blocks.hash_of(arg.number);
         if hash.as_slice() != arg.hash.as_slice() {
             return Err(UtxoApplyError::WrongHash { expected: hash });
@@ -76,13 +69,13 @@ impl Applier {
         if arg.skip_rest && !by_operator {
             return Err(UtxoApplyError::OperatorOnly);
         }
-        let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
-        let note = note.unwrap_or_else(|| AppliedNote {
-            height: arg.height,
-            block_id: arg.block_id,
-            transactions: 0,
-            offset: 0,
-            is_replay: self.is_replay(arg.height, stores.utxo.pruned_height()),
+        if stores.settings.require_extended {
+            return Err(UtxoApplyError::NotExtended);
+        }
+        let position = self.enter(arg, note, by_operator)?;
+        let note = note.unwrap_or_else(|| {
+            let is_replay = self.is_replay(arg.height, stores.utxo.pruned_height());
+            AppliedNote { height: arg.height, block_id: arg.block_id, transactions: 0, offset: 0, is_replay }
         });
         let call = Call { missing, ..Call::at(arg.height, stores.settings) };
         let mut run = Run {
@@ -107,21 +100,22 @@ impl Applier {
             ended = Ok(true);
         }
         drop(counting);
+        let Run { position, applied, worked, skipped, .. } = run;
+        let mut stored = self.stored;
         if !matches!(ended, Err(UtxoApplyError::WrongSkip { .. })) {
             // The calls that resolve a stop need the choice, too.
-            self.set(Stored { missing, ..self.stored });
+            stored.missing = missing;
         }
-        let Run { position, applied, worked, skipped, .. } = run;
         if worked || ended.is_ok() {
             let noted = match ended {
                 Ok(true) => AppliedNote { transactions: meta.transactions, offset: 0, ..note },
                 _ => note,
             };
             noted.put(stores.blocks, arg.number);
-            let mut stored = Stored { position: Some(position), ..self.stored };
+            stored.position = Some(position);
             stored.pruned.add(u64::from(applied.pruned), arg.number);
-            self.set(stored);
         }
+        self.set(stored);
         match &ended {
             Err(UtxoApplyError::Stopped(stop)) => self.note_stop(stop.to_string(), call.now_ns),
             Err(error @ UtxoApplyError::BadBody { .. }) => {
@@ -132,12 +126,8 @@ impl Applier {
         // The next call meets the error again if this one has worked.
         let is_finished = ended.or_else(|error| if worked { Ok(false) } else { Err(error) })?;
         let transactions = if is_finished { meta.transactions } else { position.transaction };
-        Ok(Outcome {
-            applied: UtxoApplied { has_more: !is_finished, transactions, ..applied },
-            finished: is_finished.then_some(arg.height),
-            skipped,
-            rest,
-        })
+        let applied = UtxoApplied { has_more: !is_finished, transactions, ..applied };
+        Ok(Outcome { applied, finished: is_finished.then_some(arg.height), skipped, rest })
     }
 
     /// Answers a call for a block that is applied. A position before the block passes it.
@@ -151,16 +141,7 @@ impl Applier {
     }
 
     /// Checks that the block is the next one. Returns the position in it.
-    fn enter(
-        &self,
-        stores: &Stores,
-        arg: &UtxoApplyBlock,
-        note: Option<&AppliedNote>,
-        by_operator: bool,
-    ) -> Result<Position, UtxoApplyError> {
-        if stores.settings.require_extended {
-            return Err(UtxoApplyError::NotExtended);
-        }
+    fn enter(&self, arg: &UtxoApplyBlock, note: Option<AppliedNote>, by_operator: bool) -> Answer<Position> {
         // The first block leaves a height for the next one.
         let most = if self.position().is_some() { MAX_HEIGHT } else { MAX_HEIGHT - 1 };
         match arg.height {
@@ -168,14 +149,10 @@ impl Applier {
             height if height > most => return Err(BadHeight::TooHigh { most }.into()),
             _ => {}
         }
-        let position = match self.position() {
-            Some(position) if position.next != arg.number => {
-                return Err(UtxoApplyError::NotNext { next: position.next });
-            }
-            Some(position) if position.height != arg.height => {
-                return Err(UtxoApplyError::WrongHeight { expected: position.height });
-            }
-            Some(position) => *position,
+        let position = match self.stored.position {
+            Some(at) if at.next != arg.number => return Err(UtxoApplyError::NotNext { next: at.next }),
+            Some(at) if at.height != arg.height => return Err(UtxoApplyError::WrongHeight { expected: at.height }),
+            Some(at) => at,
             None if by_operator => Position::before(arg.number, arg.number, arg.height),
             None => return Err(UtxoApplyError::OperatorOnly),
         };
@@ -189,7 +166,7 @@ impl Applier {
 
 impl Run<'_, '_> {
     /// Applies transactions until the message is full or the block is finished. Returns whether it is finished.
-    fn run(&mut self, arg: &UtxoApplyBlock) -> Result<bool, UtxoApplyError> {
+    fn run(&mut self, arg: &UtxoApplyBlock) -> Answer<bool> {
         let count = self.window.block.transactions;
         self.begin()?;
         self.check_skip(arg)?;
@@ -199,7 +176,7 @@ impl Run<'_, '_> {
             }
         }
         let at = self.position.offset;
-        if let Some(rest @ 1..) = self.window.len().checked_sub(at) {
+        if let Some(rest @ 1..) = self.window.block.body.checked_sub(at) {
             return Err(self.body_error(bad(at, format!("{rest} bytes after the last transaction"))));
         }
         self.finish();
@@ -214,7 +191,7 @@ impl Run<'_, '_> {
     }
 
     /// Checks the head of the body and the ids of a block that begins.
-    fn begin(&mut self) -> Result<(), UtxoApplyError> {
+    fn begin(&mut self) -> Answer<()> {
         if self.position.offset > 0 {
             return Ok(());
         }
@@ -231,15 +208,11 @@ impl Run<'_, '_> {
     }
 
     /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.
-    fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
+    fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Answer<()> {
         let Some(skip) = &arg.skip else { return Ok(()) };
         let (at, source) = (self.position.transaction, (&*self.stores.blocks, &*self.stores.blobs));
-        let next = if at < self.window.block.transactions {
-            let ids = self.window.ids(source, at..at + 1);
-            ids.map_err(|error| self.body_error(error))?.first().copied()
-        } else {
-            None
-        };
+        let ids = (at < self.window.block.transactions).then(|| self.window.ids(source, at..at + 1)).transpose();
+        let next = ids.map_err(|error| self.body_error(error))?.and_then(|ids| ids.first().copied());
         if next.is_some_and(|next| next == skip.as_slice()) {
             self.skip = next;
             return Ok(());

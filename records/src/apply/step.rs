@@ -5,7 +5,7 @@
 use super::ids;
 use super::message::{MOST_READ, Run};
 use super::position::Phase;
-use super::window::{BodyError, Source, WalkLimits, Window, bad};
+use super::window::{BodyError, Source, WINDOW, WalkLimits, Window, bad};
 use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, NotApplied, Parsed, Unhashed};
 use ic_coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 use ic_coppice_storage::blob::BlobStore;
@@ -15,8 +15,6 @@ use ic_coppice_storage::{Ic, MOST_PAGES, Platform as _};
 const GROUP: u32 = 64;
 /// Bytes after which a group ends.
 const GROUP_BYTES: usize = 64 << 10;
-/// Bytes of a group's window; a longer transaction gets a window of its own.
-const WINDOW: u64 = 256 << 10;
 /// Inputs and outputs of the largest transaction that is applied in one message.
 const MOST_INPUTS: usize = 4_000;
 const MOST_OUTPUTS: usize = 200_000;
@@ -127,18 +125,13 @@ fn group_of(run: &mut Run, window: &mut Window) -> Result<Step, UtxoApplyError> 
     let mut group = match read(window, source, run.position.offset, most) {
         Ok(group) => group,
         Err(Halt::Body(error)) => return Err(run.body_error(error)),
-        Err(Halt::Transaction(refused)) => {
-            if run.skip != Some(*next) {
-                return Err(run.stop(next, refused));
-            }
-            // Another message may reach further.
-            if run.worked {
-                return Ok(Step::Full);
-            }
+        Err(Halt::Transaction(refused)) if run.skip != Some(*next) => return Err(run.stop(next, refused)),
+        // Another message may reach further.
+        Err(Halt::Transaction(_)) if run.worked => return Ok(Step::Full),
+        Err(Halt::Transaction(_)) => {
             let mut skimmed = Window::new(window.block);
-            let end = skimmed
-                .end_of(source, run.position.offset, WalkLimits::until(run.end))
-                .map_err(|error| run.body_error(error))?;
+            let end = skimmed.end_of(source, run.position.offset, WalkLimits::until(run.end));
+            let end = end.map_err(|error| run.body_error(error))?;
             run.skipped(end);
             return Ok(Step::Done);
         }

@@ -145,6 +145,13 @@ impl Part<'_, '_> {
         self.faults.push(format!("block {}, transaction {transaction}: {why}", self.back.number));
     }
 
+    /// Names a part of a transaction that is damaged, and is skipped. Any other refusal ends the message.
+    fn refused(&mut self, transaction: u32, why: UtxoRefusal, what: &str) -> Result<(), TakenBack> {
+        let UtxoRefusal::Corrupt { .. } = why else { return Err(TakenBack::Waits(why)) };
+        self.fault(transaction, format!("{why}: {what}"));
+        Ok(())
+    }
+
     fn ids(&self, transactions: Range<u32>) -> Result<Vec<Hash>, BodyError> {
         self.window.ids((&*self.stores.blocks, &*self.stores.blobs), transactions)
     }
@@ -153,16 +160,11 @@ impl Part<'_, '_> {
     fn unset(&mut self) -> Result<(), TakenBack> {
         while self.back.transaction > 0 {
             let first = self.back.transaction.saturating_sub(GROUP);
-            let ids = match self.ids(first..self.back.transaction) {
-                Ok(ids) => ids,
-                Err(error) => {
-                    let last = self.back.transaction - 1;
-                    let why = format!("the ids up to transaction {last}: {error}: they stay mined in the block");
-                    self.fault(first, why);
-                    self.back.transaction = first;
-                    continue;
-                }
-            };
+            let ids = self.ids(first..self.back.transaction).unwrap_or_else(|error| {
+                let last = self.back.transaction - 1;
+                self.fault(first, format!("the ids up to transaction {last}: {error}: they stay mined in the block"));
+                Vec::new()
+            });
             for txid in ids.iter().rev() {
                 let was_fresh = self.is_fresh;
                 self.step()?;
@@ -172,13 +174,12 @@ impl Part<'_, '_> {
                 match self.stores.utxo.take_back(self.stores.blobs, txid, &self.block, bytes_of, room) {
                     Ok(Some(_)) => {}
                     Ok(None) => return Err(TakenBack::Part),
-                    Err(why @ UtxoRefusal::Corrupt { .. }) => {
-                        self.fault(transaction, format!("{why}: it stays mined in the block"))
-                    }
-                    Err(why) => return Err(TakenBack::Waits(why)),
+                    Err(why) => self.refused(transaction, why, "it stays mined in the block")?,
                 }
                 self.back.transaction = transaction;
             }
+            // Ids that cannot be read are passed over.
+            self.back.transaction = first;
         }
         Ok(())
     }
@@ -251,12 +252,8 @@ impl Part<'_, '_> {
         for (inputs, first) in left.chunks(INPUTS).zip((done as u32..).step_by(INPUTS)) {
             self.step()?;
             self.back.input = first;
-            match self.stores.utxo.free_outputs(&txid, (first, inputs), &self.block.call) {
-                Ok(()) => {}
-                Err(why @ UtxoRefusal::Corrupt { .. }) => {
-                    self.fault(transaction, format!("{why}: outputs that it spends stay spent"))
-                }
-                Err(why) => return Err(TakenBack::Waits(why)),
+            if let Err(why) = self.stores.utxo.free_outputs(&txid, (first, inputs), &self.block.call) {
+                self.refused(transaction, why, "outputs that it spends stay spent")?;
             }
         }
         self.lost += u64::from(is_gone);

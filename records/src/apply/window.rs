@@ -9,13 +9,14 @@ use ic_coppice_storage::{Ic, Platform as _};
 
 /// Bytes of a block's header.
 const HEADER: u64 = 80;
-/// Bytes of a window unless more are wanted.
-const WINDOW: u64 = 256 << 10;
+/// Bytes of a window unless more are wanted: a longer transaction gets a window of its own.
+pub const WINDOW: u64 = 256 << 10;
 
 /// The reason why a body was not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The bytes, at this place in the body, are not what they should be.
+    #[error("byte {at} of the body: {why}")]
     Bad {
         /// The byte in the body, from 0.
         at: u64,
@@ -23,19 +24,11 @@ pub enum BodyError {
         why: String,
     },
     /// A blob of the log cannot be read.
+    #[error("{0}")]
     Corrupt(String),
     /// The end of a transaction was not reached: the transaction is longer than asked for, or the instructions are used up.
+    #[error("a message does not reach the end of the transaction")]
     Long,
-}
-
-impl std::fmt::Display for BodyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Self::Bad { at, why } => write!(f, "byte {at} of the body: {why}"),
-            Self::Corrupt(why) => f.write_str(why),
-            Self::Long => f.write_str("a message does not reach the end of the transaction"),
-        }
-    }
 }
 
 /// Returns the error of an invalid transaction.
@@ -75,15 +68,13 @@ impl WalkLimits {
 /// The stores that have the body.
 pub type Source<'a> = (&'a dyn Blocks, &'a BlobStore);
 
+/// Receives the outpoints of inputs.
+pub type Each<'a> = &'a mut dyn FnMut((Hash, u32));
+
 impl Window {
     /// Returns the empty window of a block's body.
     pub fn new(block: KeptBlock) -> Self {
         Self { block, start: 0, bytes: Vec::new(), end: None }
-    }
-
-    /// Returns the bytes of the body.
-    pub fn len(&self) -> u64 {
-        self.block.body
     }
 
     fn segment(&self, (blocks, blobs): Source, segment: Segment, at: u64, len: u64) -> Result<Vec<u8>, BodyError> {
@@ -102,14 +93,14 @@ impl Window {
     /// Returns the bytes from `at` on: at least `len`, or as many as the body has.
     pub fn read(&mut self, source: Source, at: u64, len: u64) -> Result<&[u8], BodyError> {
         let end = self.start + self.bytes.len() as u64;
-        let wanted = at.saturating_add(len).min(self.len());
+        let wanted = at.saturating_add(len).min(self.block.body);
         if at < self.start || wanted > end {
             if self.end.is_some_and(|end| Ic::instructions() > end) {
                 return Err(BodyError::Long);
             }
-            let len = wanted.max(at.saturating_add(WINDOW).min(self.len())).saturating_sub(at);
+            let len = wanted.max(at.saturating_add(WINDOW).min(self.block.body)).saturating_sub(at);
             self.bytes = Vec::new();
-            self.bytes = self.segment(source, Segment::Body, at.min(self.len()), len)?;
+            self.bytes = self.segment(source, Segment::Body, at.min(self.block.body), len)?;
             self.start = at;
         }
         Ok(&self.bytes[(at - self.start) as usize..])
@@ -118,8 +109,8 @@ impl Window {
     /// Reads the header and the number of transactions, which must be that of the index segment. Returns the first byte of the first
     /// transaction.
     pub fn begin(&mut self, source: Source) -> Result<u64, BodyError> {
-        if self.len() < HEADER {
-            return Err(bad(0, format!("the body has {} bytes, and a block's header {HEADER}", self.len())));
+        if self.block.body < HEADER {
+            return Err(bad(0, format!("the body has {} bytes, and a block's header {HEADER}", self.block.body)));
         }
         let (count, at) = self.var_int(source, HEADER, "the number of transactions")?;
         if count != u64::from(self.block.transactions) {
@@ -138,7 +129,7 @@ impl Window {
     }
 
     fn skip(&self, at: u64, bytes: u64, what: &str) -> Result<u64, BodyError> {
-        let end = at.checked_add(bytes).filter(|end| *end <= self.len());
+        let end = at.checked_add(bytes).filter(|end| *end <= self.block.body);
         end.ok_or_else(|| bad(at, format!("the body ends inside {what}")))
     }
 
@@ -149,13 +140,7 @@ impl Window {
 
     /// Passes the outpoint of each input of the transaction that begins at `at`, and returns the byte after the transaction, as far as a walk
     /// goes.
-    pub fn walk(
-        &mut self,
-        source: Source,
-        at: u64,
-        limits: WalkLimits,
-        each: &mut dyn FnMut((Hash, u32)),
-    ) -> Result<u64, BodyError> {
+    pub fn walk(&mut self, source: Source, at: u64, limits: WalkLimits, each: Each) -> Result<u64, BodyError> {
         let last = at.saturating_add(limits.bytes);
         self.end = limits.end;
         let end = self.walk_to(source, at, last, each);
@@ -164,13 +149,7 @@ impl Window {
     }
 
     /// Walks the transaction that begins at `at`. Parts that are passed on end at byte `last` or before.
-    fn walk_to(
-        &mut self,
-        source: Source,
-        at: u64,
-        last: u64,
-        each: &mut dyn FnMut((Hash, u32)),
-    ) -> Result<u64, BodyError> {
+    fn walk_to(&mut self, source: Source, at: u64, last: u64, each: Each) -> Result<u64, BodyError> {
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
         at += if is_witness { 2 } else { 0 };
@@ -213,11 +192,5 @@ impl Window {
     /// Reads a part of a transaction that ends at byte `last` of the body or before.
     fn part(&mut self, source: Source, at: u64, len: u64, last: u64) -> Result<&[u8], BodyError> {
         if at > last { Err(BodyError::Long) } else { self.read(source, at, len) }
-    }
-
-    /// Returns the first byte of a transaction of the block, as far as a walk goes.
-    pub fn offset_of(&mut self, source: Source, transaction: u32, limits: WalkLimits) -> Result<u64, BodyError> {
-        let first = self.begin(source)?;
-        (0..transaction).try_fold(first, |at, _| self.end_of(source, at, limits))
     }
 }

@@ -16,6 +16,9 @@ use ic_coppice_storage::bytes::u32_at;
 use ic_coppice_storage::{NS, cbor};
 use sha2::{Digest, Sha256};
 
+/// A lease; `None` if no row is due.
+type Acquired = Answer<Option<BlobDeletionLease>>;
+
 /// Seconds of a lease if the caller gives none.
 const DEFAULT_SECS: u64 = 300;
 const MAX_SECS: u64 = 43_200;
@@ -40,13 +43,7 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `TooMany`, `TooLarge`, `Empty`, `TooManyLeases`, `Completed`, `Expired`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub fn acquire(
-        &mut self,
-        caller: Principal,
-        arg: &AcquireBlobDeletions,
-        reached: u32,
-        now_ns: u64,
-    ) -> Answer<Option<BlobDeletionLease>> {
+    pub fn acquire(&mut self, caller: Principal, arg: &AcquireBlobDeletions, reached: u32, now_ns: u64) -> Acquired {
         at_most_many(arg.limit as usize, MAX_ROWS as usize)?;
         at_most_many(arg.selectors.as_ref().map_or(0, Vec::len), MAX_LANES)?;
         arg.request.as_ref().map_or(Ok(()), |request| has_bytes("request", request, MAX_REQUEST))?;
@@ -127,8 +124,8 @@ impl Store {
         caller: Principal,
         arg: &AcquireBlobDeletions,
         (due, most): (Option<u32>, u32),
-        times: [u64; 2],
-    ) -> Answer<Option<BlobDeletionLease>> {
+        [acquired_at_ns, length]: [u64; 2],
+    ) -> Acquired {
         let live = |lease: &&Lease| lease.stage == Stage::Live && lease.holder == caller;
         let arguments = digest(arg);
         if let Some(request) = arg.request.as_ref().map(|request| &request[..]) {
@@ -158,9 +155,24 @@ impl Store {
         if self.leases.open.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
-        let token = Token::new(self.root.secret, self.root.next_lease, times[0], caller);
-        let request = arg.request.as_ref().map(|request| request.to_vec());
-        self.leases.add(token, caller, (request, arguments), due, times);
+        let token = Token::new(self.root.secret, self.root.next_lease, acquired_at_ns, caller);
+        self.leases.add(Lease {
+            token,
+            holder: caller,
+            stage: Stage::Live,
+            request: arg.request.as_ref().map(|request| request.to_vec()),
+            arguments,
+            height: due,
+            rows: 0,
+            first: 0,
+            unknown: 0,
+            acquired_at_ns,
+            expires_at_ns: acquired_at_ns.saturating_add(length),
+            length,
+            done: [0; 3],
+            place: 0,
+            changed: true,
+        });
         self.root.next_lease += 1;
         self.root.tally(Counter::Acquired, 1);
         let mut rows = Vec::new();

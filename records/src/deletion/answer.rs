@@ -1,6 +1,6 @@
 //! Result type of the deletion queue, and checks of arguments.
 
-use ic_coppice_interface::BlobDeletionError;
+use ic_coppice_interface::{BlobDeletionError, CompletedBlobDeletions};
 
 /// Maximum rows in one reply.
 pub const MAX_ROWS: u32 = 1_000;
@@ -9,6 +9,9 @@ const DEFAULT_ROWS: u32 = 100;
 
 /// Result of an operation, or the reason for a refusal.
 pub type Answer<T> = Result<T, BlobDeletionError>;
+
+/// Reply to a worker's report about rows.
+pub type Reply = Answer<CompletedBlobDeletions>;
 
 /// Returns `asked` if it is at most `limit`.
 ///

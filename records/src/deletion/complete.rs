@@ -7,7 +7,7 @@
 //! ```
 //! The caller implements [`Completion`], because the queue does not import the store of records (`external/complete.rs`).
 
-use super::answer::{Answer, at_most_many};
+use super::answer::{Answer, Reply, at_most_many};
 use super::header::Counter;
 use super::lease::{MAX_IDS, Stage, UNKNOWN};
 use super::row::Row;
@@ -81,12 +81,7 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `TooMany`; nothing has changed.
-    pub fn complete(
-        &mut self,
-        arg: &CompleteBlobDeletions,
-        now_ns: u64,
-        completion: &mut impl Completion,
-    ) -> Answer<CompletedBlobDeletions> {
+    pub fn complete(&mut self, arg: &CompleteBlobDeletions, now_ns: u64, completion: &mut impl Completion) -> Reply {
         at_most_many(arg.completed_ids.len() + arg.failed_ids.len(), MAX_ROWS)?;
         let max_retries = arg.max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
@@ -113,7 +108,7 @@ impl DeletionQueue {
         arg: &CompleteBlobDeletionBatch,
         (now_ns, base_secs): (u64, u64),
         completion: &mut impl Completion,
-    ) -> Answer<CompletedBlobDeletions> {
+    ) -> Reply {
         let lists = [&arg.completed_ids[..], &arg.failed_ids, arg.unknown_ids.as_deref().unwrap_or_default()];
         at_most_many(lists.iter().map(|ids| ids.len()).sum(), MAX_IDS)?;
         let max_retries = arg.max_retries.max(self.limits.least_retries);

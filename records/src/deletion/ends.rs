@@ -8,6 +8,11 @@ use ic_coppice_interface::CompletedBlobDeletions;
 use ic_coppice_storage::slots::{SlotId, Slots};
 use std::collections::VecDeque;
 
+/// Returns the index of the end of a lease; `which` leases ended before.
+pub fn place_of(which: u64) -> u32 {
+    (which % MAX_LEASES as u64) as u32
+}
+
 /// Ends of the last leases, oldest first.
 #[derive(Default)]
 pub struct Ends(VecDeque<Lease>);
@@ -20,7 +25,7 @@ impl Ends {
     pub fn decode(bytes: &[u8], ended: u64) -> Result<Self, String> {
         let last = ended.saturating_sub(MAX_LEASES as u64)..ended;
         let ends = last.map(|which| {
-            let place = (which % MAX_LEASES as u64) as u32;
+            let place = place_of(which);
             let mut b = [0; LEASE as usize];
             b[..END as usize].copy_from_slice(&bytes[(place * END) as usize..][..END as usize]);
             Lease::decode(&b, place)
@@ -44,25 +49,18 @@ impl Ends {
         completed.map(|end| end.expires_at_ns).max()
     }
 
-    /// Adds the end of a lease, and writes the end and its reply, which the holder was given if it completed the lease. `which` is the number
-    /// of leases that ended before.
-    pub fn add(
-        &mut self,
-        (slots, slot): (&mut Slots, SlotId),
-        lease: Lease,
-        (which, now_ns): (u64, u64),
-        reply: Option<&CompletedBlobDeletions>,
-    ) {
-        let place = (which % MAX_LEASES as u64) as u32;
+    /// Adds the end of a lease, which has the end's time and index already, and writes the end and its reply, which the holder was given if
+    /// it completed the lease.
+    pub fn add(&mut self, slots: &mut Slots, slot: SlotId, lease: Lease, reply: Option<&CompletedBlobDeletions>) {
         let stage = if reply.is_some() { Stage::Completed } else { Stage::Over };
         let lists = reply.map_or([&[][..]; 2], |reply| [&reply.skipped, &reply.already]);
         let [rows, unknown] = lists.map(|ids| ids.len() as u32);
-        let end = Lease { stage, rows, unknown, expires_at_ns: now_ns, place, ..lease };
+        let end = Lease { stage, rows, unknown, ..lease };
         let bytes: Vec<u8> = lists.into_iter().flatten().flat_map(|id| id.to_le_bytes()).collect();
         if !bytes.is_empty() {
-            slots.write(slot, REPLIES + place * REPLY, &bytes);
+            slots.write(slot, REPLIES + end.place * REPLY, &bytes);
         }
-        slots.write(slot, ENDS + place * END, &end.encode()[..END as usize]);
+        slots.write(slot, ENDS + end.place * END, &end.encode()[..END as usize]);
         if self.0.len() == MAX_LEASES {
             self.0.pop_front();
         }

@@ -1,9 +1,9 @@
 //! Ends of leases, and the passage of time: leases expire, back-offs end, and rows of ended leases return to their lanes.
 
-use super::Store;
 use super::header::Counter;
 use super::lease::{Lease, Stage};
 use super::row::Row;
+use super::{Store, ends};
 use ic_coppice_interface::{BlobDeletionState, CompletedBlobDeletions};
 use ic_coppice_storage::{Meter, log};
 
@@ -45,8 +45,8 @@ impl Store {
         let slot = self.leases.slot;
         let Some(lease) = self.leases.get_mut(number) else { return };
         lease.stage = stage;
-        let lease = lease.clone();
-        self.leases.ends.add((&mut self.slots, slot), lease, (self.root.ended, now_ns), answer);
+        let end = Lease { expires_at_ns: now_ns, place: ends::place_of(self.root.ended), ..lease.clone() };
+        self.leases.ends.add(&mut self.slots, slot, end, answer);
         self.root.ended += 1;
     }
 

@@ -2,7 +2,6 @@
 
 use super::ends::Ends;
 use super::lease::{ALL, ENDS, LEASE, Lease, MAX_LEASES, REPLIES, Stage};
-use super::token::Token;
 use candid::Principal;
 use ic_coppice_storage::GrowError;
 use ic_coppice_storage::bytes::u64_at;
@@ -48,36 +47,12 @@ impl Leases {
         Ok(Self { slot, ..Self::default() })
     }
 
-    /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.
-    pub fn add(
-        &mut self,
-        token: Token,
-        holder: Principal,
-        (request, arguments): (Option<Vec<u8>>, u32),
-        height: u32,
-        times: [u64; 2],
-    ) {
+    /// Adds a lease, and gives it an index: a free one, or that of a lease that is done, which [`save`](Self::save) clears first.
+    pub fn add(&mut self, lease: Lease) {
         let mut taken = [false; MAX_LEASES];
         self.open.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
-        let [acquired_at_ns, length] = times;
-        self.open.push(Lease {
-            token,
-            holder,
-            stage: Stage::Live,
-            request,
-            arguments,
-            height,
-            rows: 0,
-            first: 0,
-            unknown: 0,
-            acquired_at_ns,
-            expires_at_ns: acquired_at_ns.saturating_add(length),
-            length,
-            done: [0; 3],
-            place,
-            changed: true,
-        });
+        self.open.push(Lease { place, ..lease });
     }
 
     /// Returns the index of a lease in [`open`](Self::open).

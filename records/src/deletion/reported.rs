@@ -4,15 +4,13 @@
 //! record, because an operator decides after the stop about the row; the mark tells the operator that the blob may be gone. The mark stays
 //! until the row is scheduled anew.
 
-use super::answer::{Answer, at_most_many};
+use super::answer::{Answer, Reply, at_most_many};
 use super::lease::MAX_IDS;
 use super::row::Row;
 use super::token::Token;
 use super::{DeletionQueue, Store, complete};
 use candid::Principal;
-use ic_coppice_interface::{
-    BlobDeletionError, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions,
-};
+use ic_coppice_interface::{BlobDeletionError, BlobDeletionState, CompleteBlobDeletionBatch, CompleteBlobDeletions};
 use std::collections::BTreeSet;
 
 impl DeletionQueue {
@@ -20,7 +18,7 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `TooMany`; otherwise always `Stopped`.
-    pub fn report(&mut self, arg: &CompleteBlobDeletions, now_ns: u64) -> Answer<CompletedBlobDeletions> {
+    pub fn report(&mut self, arg: &CompleteBlobDeletions, now_ns: u64) -> Reply {
         at_most_many(arg.completed_ids.len() + arg.failed_ids.len(), complete::MAX_ROWS)?;
         let up_to = arg.up_to_height.unwrap_or(u32::MAX);
         self.message(now_ns, |store| store.report(&arg.completed_ids, None, up_to));
@@ -41,12 +39,7 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// `TooMany`, `UnknownToken`, `NotHolder`; otherwise always `Stopped`.
-    pub fn report_batch(
-        &mut self,
-        caller: Principal,
-        arg: &CompleteBlobDeletionBatch,
-        now_ns: u64,
-    ) -> Answer<CompletedBlobDeletions> {
+    pub fn report_batch(&mut self, caller: Principal, arg: &CompleteBlobDeletionBatch, now_ns: u64) -> Reply {
         let others = [&arg.failed_ids[..], arg.unknown_ids.as_deref().unwrap_or_default()];
         at_most_many(arg.completed_ids.len() + others.iter().map(|ids| ids.len()).sum::<usize>(), MAX_IDS)?;
         let reported = self.message(now_ns, |store| {

@@ -102,11 +102,7 @@ impl Store {
         let hash = self.hash(name);
         let (id, was_leased) = match self.find_name(name, hash) {
             Some(row) if row.txid.is_some() => return Err(BlobDeletionError::HoldsRecord),
-            Some(mut row) => {
-                let was_leased = self.is_leased(&row);
-                self.reschedule(&mut row, height, None);
-                (row.id, was_leased)
-            }
+            Some(mut row) => (row.id, self.reschedule(&mut row, height, None)),
             None if self.root.rows() >= most => return Err(BlobDeletionError::TooManyRows { limit: most }),
             None => {
                 self.lanes.admit(name)?;
@@ -118,8 +114,9 @@ impl Store {
         Ok(ScheduledBlobDeletion { id, was_leased })
     }
 
-    /// Makes a row wait again with its retries reset, and attaches the record if the row has none.
-    fn reschedule(&mut self, row: &mut Row, height: u32, txid: Option<[u8; 32]>) {
+    /// Makes a row wait again with its retries reset, and attaches the record if the row has none. Returns whether the row was leased.
+    fn reschedule(&mut self, row: &mut Row, height: u32, txid: Option<[u8; 32]>) -> bool {
+        let was_leased = self.is_leased(row);
         self.leave(row);
         if let (None, Some(txid)) = (row.txid, txid) {
             row.txid = Some(txid);
@@ -128,6 +125,7 @@ impl Store {
         (row.height, row.retries, row.last_retry, row.lease) = (height, 0, 0, 0);
         (row.reported, row.due_since) = (false, 0);
         self.enter(row, BlobDeletionState::Waiting);
+        was_leased
     }
 
     fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(u64, bool), GrowError> {

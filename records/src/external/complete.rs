@@ -32,16 +32,11 @@ impl Rows<'_> {
         let parents = utxo.parents(&of, (0, most))?;
         if parents.next < of.head.inputs || utxo.is_large(&of) {
             utxo.list_deleting(&of)?;
-            totals.external_files_deleted += 1;
-            return Ok(());
+        } else {
+            utxo.mark_parents(&of, &parents, call, totals)?;
+            utxo.remove(&of, totals);
         }
-        let outcome = utxo.mark_parents(&of, &parents, call)?;
-        utxo.remove(&of);
-        totals.parents_updated += outcome.marked;
-        totals.outputs_released += outcome.released;
-        totals.records_deleted += 1;
         totals.external_files_deleted += 1;
-        totals.pages_deleted += u64::from(of.head.extra_pages);
         Ok(())
     }
 }

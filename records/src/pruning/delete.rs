@@ -9,10 +9,10 @@
 //! `utxo/delete.rs` has the operations on the record.
 
 use super::place::Run;
-use super::step::{Message, Step};
+use super::step::{Message, Step, Stepped};
 use crate::deletion::Name;
 use crate::external::complete::{RELEASED, STEP_INPUTS};
-use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
+use crate::utxo::{Call, Candidate, Order, Parents, STEP_PAGES, Unstable, flag};
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{NoMemory, UtxoPrunerSettings, UtxoRefusal};
 use ic_coppice_storage::log;
@@ -20,11 +20,6 @@ use ic_coppice_storage::log;
 /// Returns the blocks after which a record is examined again if it is unknown when its spender becomes stable.
 fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
-}
-
-/// Returns the highest height whose records are examined, or `None` while the phase is switched off.
-pub fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
-    (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.heights.safe })
 }
 
 /// Returns the number of spenders that the next step looks up, from output `outputs` on.
@@ -57,7 +52,7 @@ fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
 
 /// Does a step of the defensive check: looks up the next spenders of a record, from output `first` on. An unstable spender keeps the
 /// record: the record is counted, and postponed to a later height or left in place.
-fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
+fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Stepped {
     let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;
     let (current, retention) = (run.heights.current, records.settings.block_height_retention);
@@ -82,50 +77,32 @@ fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u
 fn mark_parents(run: &Run, message: &mut Message, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
     let Message { records, counts, .. } = message;
     let call = Call::at(run.heights.current, records.settings);
-    let outcome = records.utxo.mark_parents(of, parents, &call)?;
-    counts.parents_updated += outcome.marked;
-    counts.outputs_released += outcome.released;
-    Ok(())
+    records.utxo.mark_parents(of, parents, &call, counts)
 }
 
 /// Frees the external data of a record. Returns whether the record now waits for a worker to delete its external blob.
 fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefusal> {
     let Message { records, counts, .. } = message;
-    match records.utxo.free_external(records.blobs, of)? {
-        ExternalData::None => {}
-        ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
-        ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
-        ExternalData::External(store) => {
-            let (name, height) = (Name::from(&store), of.head.delete_at().unwrap_or(0));
-            let scheduled = records.deletions.schedule_record(&name, height, &of.head.txid);
-            let (_, is_of_another) = scheduled.map_err(NoMemory::from)?;
-            // If the row belongs to another record, the blob is deleted with that record.
-            if !is_of_another {
-                records.utxo.mark_deleting(of, false);
-                counts.records_deleting += 1;
-                return Ok(true);
-            }
-        }
+    let Some(store) = records.utxo.free_external(records.blobs, of, counts)? else { return Ok(false) };
+    let (name, height) = (Name::from(&store), of.head.delete_at().unwrap_or(0));
+    let scheduled = records.deletions.schedule_record(&name, height, &of.head.txid);
+    let (_, is_of_another) = scheduled.map_err(NoMemory::from)?;
+    // If the row belongs to another record, the blob is deleted with that record.
+    if !is_of_another {
+        records.utxo.mark_deleting(of, false);
+        counts.records_deleting += 1;
     }
-    Ok(false)
+    Ok(!is_of_another)
 }
 
 /// Does the next step of a record of which `done` inputs and outputs are done. Keeps a record that cannot be deleted.
 #[inline(always)]
 pub fn step(run: &mut Run, message: &mut Message, of: &Candidate, done: (u32, u32)) -> Step {
-    try_step(run, message, of, done).unwrap_or_else(|error| {
-        message.keep(&of.head.txid, error);
-        Step::Stays
-    })
+    try_step(run, message, of, done).unwrap_or_else(|error| message.keep(&of.head.txid, error))
 }
 
 #[inline(always)]
-fn try_step(
-    run: &mut Run,
-    message: &mut Message,
-    of: &Candidate,
-    (from, outputs): (u32, u32),
-) -> Result<Step, UtxoRefusal> {
+fn try_step(run: &mut Run, message: &mut Message, of: &Candidate, (from, outputs): (u32, u32)) -> Stepped {
     // Phase 1 may have passed records that became due since; the next run deletes them.
     if of.head.is_left_by(run.number) || !is_due(run, message.records.settings.block_height_retention, of) {
         return Ok(Step::Stays);
@@ -178,8 +155,6 @@ fn try_step(
         counts.pages_deleted += pages;
         return Ok(Step::More(of.head.inputs));
     }
-    records.utxo.remove(of);
-    counts.records_deleted += 1;
-    counts.pages_deleted += u64::from(of.head.extra_pages);
+    records.utxo.remove(of, counts);
     Ok(Step::Left)
 }

@@ -17,9 +17,6 @@ pub fn step(run: &Run, message: &mut Message, of: &Candidate) -> Step {
             message.counts.preservations_expired += 1;
             Step::Left
         }
-        Err(error) => {
-            message.keep(&of.head.txid, error);
-            Step::Stays
-        }
+        Err(error) => message.keep(&of.head.txid, error),
     }
 }

@@ -7,10 +7,10 @@
 //! finish (tick.rs) ─▶ end: into the history, `processed` rises ─▶ make_due: a job for what a lower bound has left
 //! ```
 
-use super::UtxoPruner;
 use super::notified::NotifiedHeight;
 use super::place::Heights;
 use super::settings::unmined_cutoff;
+use super::{Answer, UtxoPruner};
 use ic_coppice_interface::{
     BadHeight, MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
     UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
@@ -21,7 +21,7 @@ use ic_coppice_storage::{Ic, Platform as _};
 ///
 /// # Errors
 /// `BadHeight`.
-pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
+pub(super) fn is_height(height: u32) -> Answer<()> {
     match height {
         0 => Err(UtxoPrunerError::BadHeight(BadHeight::Zero)),
         1..=MAX_HEIGHT => Ok(()),
@@ -34,7 +34,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `HeightJump`; nothing has changed.
-    pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
+    pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Answer<UtxoNotifyOutcome> {
         self.note(height, NotifiedHeight::Persisted, by_operator)?;
         let answer = self.answer(height, UtxoJobTrigger::BlockPersisted);
         self.save();
@@ -46,12 +46,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `HeightJump`; nothing has changed.
-    pub fn notify_block(
-        &mut self,
-        height: u32,
-        mined_set: bool,
-        by_operator: bool,
-    ) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
+    pub fn notify_block(&mut self, height: u32, mined_set: bool, by_operator: bool) -> Answer<UtxoNotifyOutcome> {
         self.note(height, NotifiedHeight::Current, by_operator)?;
         let answer = if self.stored.persisted > 0 {
             self.stored.unused.persister_active += 1;
@@ -70,7 +65,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight` above the highest notified height, `BlockAssemblyNotRunning`.
-    pub(super) fn trigger_manually(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+    pub(super) fn trigger_manually(&mut self, height: u32) -> Answer<UtxoPruneJob> {
         is_height(height)?;
         if !self.stored.assembly_running {
             return Err(UtxoPrunerError::BlockAssemblyNotRunning);

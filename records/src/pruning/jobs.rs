@@ -66,16 +66,9 @@ impl Ended {
         self.backwards(ring, u64::MAX).next().map(|(_, job)| job)
     }
 
-    /// Returns a page of jobs, newest first. The first page starts with all `active` jobs, whatever the limit.
-    pub fn page(
-        self,
-        ring: &Ring,
-        active: impl Iterator<Item = UtxoPruneJob>,
-        cursor: Option<u64>,
-        limit: u32,
-    ) -> UtxoPruneJobPage {
+    /// Returns a page of jobs, newest first. The page starts with all of `jobs`, whatever the limit.
+    pub fn page(self, ring: &Ring, mut jobs: Vec<UtxoPruneJob>, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
-        let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
         let mut ended = self.backwards(ring, cursor.unwrap_or(u64::MAX)).peekable();
         jobs.extend(ended.by_ref().take(limit.saturating_sub(jobs.len())).map(|(_, job)| job));
         UtxoPruneJobPage { jobs, cursor: ended.peek().map(|(next, _)| next + 1) }

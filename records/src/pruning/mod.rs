@@ -71,6 +71,9 @@ use std::rc::Rc;
 use stored::CELL;
 pub use stored::Stored;
 
+/// Result of an operation of the pruner, or the reason for a refusal.
+type Answer<T> = Result<T, UtxoPrunerError>;
+
 /// Maximum number of unreadable unmined records that are skipped.
 const MAX_UNREADABLE: usize = 100;
 
@@ -124,8 +127,9 @@ impl UtxoPruner {
         &mut self,
         change: &UtxoPrunerSettingsChange,
         utxo: &UtxoSettings,
-    ) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-        let new = settings::changed(&self.stored.settings, change, utxo)?;
+    ) -> Answer<UtxoPrunerSettings> {
+        let new = self.stored.settings.changed(change)?;
+        settings::check_changed(&new, utxo)?;
         let limits = (settings::limits(&self.stored.settings), settings::limits(&new));
         self.stored.feeds.change(limits, Ic::now_ns());
         self.stored.ended.trim(new.max_job_history);
@@ -162,14 +166,13 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.
-    pub fn skip(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
+    pub fn skip(&mut self, slot: u32) -> Answer<()> {
         if self.stored.unreadable.iter().any(|at| at.slot == slot) {
             return Ok(());
         }
         let blocked = self.stored.blocked_by.as_ref().filter(|blocked| blocked.slot == slot);
-        let Some(txid) = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok()) else {
-            return Err(UtxoPrunerError::NotBlocking);
-        };
+        let txid = blocked.and_then(|blocked| blocked.txid.as_slice().try_into().ok());
+        let txid = txid.ok_or(UtxoPrunerError::NotBlocking)?;
         if self.stored.unreadable.len() >= MAX_UNREADABLE {
             return Err(UtxoPrunerError::TooMany { limit: MAX_UNREADABLE as u64 });
         }
@@ -182,7 +185,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `NotBlocking`.
-    pub fn retry(&mut self, slot: u32) -> Result<(), UtxoPrunerError> {
+    pub fn retry(&mut self, slot: u32) -> Answer<()> {
         let Stored { unreadable, turns, .. } = &mut self.stored;
         let before = unreadable.len();
         unreadable.retain(|at| at.slot != slot);

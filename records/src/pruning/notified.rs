@@ -4,7 +4,7 @@
 use super::bucket::{Bucket, Empty, Limits};
 use super::heights::is_height;
 use super::settings::limits;
-use super::{Stored, UtxoPruner};
+use super::{Answer, Stored, UtxoPruner};
 use ic_coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
 use ic_coppice_storage::{Ic, NS, Platform as _};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl Feed {
     }
 
     /// Draws the difference to the highest height from the bucket. The first height is unbounded.
-    pub fn raise(&mut self, limits: Limits, (highest, height): (u32, u32), now: u64) -> Result<(), UtxoPrunerError> {
+    pub fn raise(&mut self, limits: Limits, (highest, height): (u32, u32), now: u64) -> Answer<()> {
         if highest == 0 || height <= highest {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `HeightJump`.
-    pub fn check_feeder(&self, height: u32, which: NotifiedHeight, head: Option<u64>) -> Result<(), UtxoPrunerError> {
+    pub fn check_feeder(&self, height: u32, which: NotifiedHeight, head: Option<u64>) -> Answer<()> {
         is_height(height)?;
         let settings = &self.stored.settings;
         if settings.heights_are_block_numbers {
@@ -111,7 +111,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `HeightJump`.
-    fn raised(&self, height: u32, which: NotifiedHeight) -> Result<Feeds, UtxoPrunerError> {
+    fn raised(&self, height: u32, which: NotifiedHeight) -> Answer<Feeds> {
         let Stored { mut feeds, current, persisted, .. } = self.stored;
         let (limits, now) = (limits(&self.stored.settings), Ic::now_ns());
         if which == NotifiedHeight::Persisted {
@@ -146,12 +146,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `HeightJump`; nothing has changed.
-    pub(super) fn note(
-        &mut self,
-        height: u32,
-        which: NotifiedHeight,
-        by_operator: bool,
-    ) -> Result<(), UtxoPrunerError> {
+    pub(super) fn note(&mut self, height: u32, which: NotifiedHeight, by_operator: bool) -> Answer<()> {
         is_height(height)?;
         if !by_operator {
             self.stored.feeds = self.raised(height, which)?;

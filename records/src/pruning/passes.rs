@@ -23,51 +23,46 @@ use super::UtxoPruner;
 use super::place::{FullPass, Heights, PassTerms, Run};
 use super::settings::unmined_retention;
 use crate::external::Records;
-use crate::utxo::{RunWindow, UtxoStore};
-use ic_coppice_interface::{UtxoPrunerPhase, UtxoSettings};
+use crate::utxo::{Cursor, RunWindow, UtxoStore};
+use ic_coppice_interface::UtxoPrunerPhase;
 
 impl UtxoPruner {
-    fn pass_terms(&self, utxo: &UtxoSettings) -> PassTerms {
-        let settings = &self.stored.settings;
-        PassTerms {
-            promise: settings.parent_preservation_blocks,
-            unmined_retention: unmined_retention(settings, utxo),
-            retention: utxo.block_height_retention,
-        }
-    }
-
-    /// Returns whether the last full pass no longer covers this run.
-    fn full_pass_is_due(&self, heights: &Heights, utxo: &UtxoStore, settings: &UtxoSettings) -> bool {
+    /// Returns whether the last full pass no longer covers a run at these heights, on these terms.
+    fn full_pass_is_due(&self, heights: &Heights, new: &PassTerms, utxo: &UtxoStore) -> bool {
         let Some(FullPass { height, terms }) = self.stored.full_pass else { return true };
         let most = (terms.promise / 8).min(terms.retention);
         let passed = heights.current.checked_sub(height);
-        terms != self.pass_terms(settings)
-            || passed.is_none_or(|blocks| blocks >= most)
-            || utxo.became_due(heights.safe)
+        terms != *new || passed.is_none_or(|blocks| blocks >= most) || utxo.became_due(heights.safe)
     }
 
-    /// Begins a run.
+    /// Begins a run. Its phase 1 examines unmined records of all heights in a full pass, and otherwise those from the last cutoff on.
     pub(super) fn begin_run(&mut self, records: &mut Records, heights: Heights, now_ns: u64) -> Run {
         let Records { utxo, settings, .. } = records;
-        let full = self.full_pass_is_due(&heights, utxo, settings);
+        let terms = PassTerms {
+            promise: self.stored.settings.parent_preservation_blocks,
+            unmined_retention: unmined_retention(&self.stored.settings, settings),
+            retention: settings.block_height_retention,
+        };
+        let full = self.full_pass_is_due(&heights, &terms, utxo);
         if full {
             // A pass that is interrupted does not count.
             self.stored.full_pass = None;
             utxo.forget_due();
         }
         self.stored.runs = self.stored.runs.checked_add(1).unwrap_or(1);
-        let terms = self.pass_terms(settings);
-        utxo.set_window(RunWindow {
-            run: self.stored.runs,
-            bound: heights.safe,
-            cutoff: heights.cutoff,
-            retention: terms.unmined_retention,
-        });
+        let Heights { safe: bound, cutoff, .. } = heights;
+        utxo.set_window(RunWindow { run: self.stored.runs, bound, cutoff, retention: terms.unmined_retention });
         let from = if full { 0 } else { self.stored.cutoff };
-        let full = full.then_some(terms);
-        let mut run = Run::begin(self.stored.runs, heights, (from, full), now_ns);
-        run.again = self.stored.look_again;
-        run
+        Run {
+            heights,
+            phase: UtxoPrunerPhase::PreserveParents,
+            number: self.stored.runs,
+            full: full.then_some(terms),
+            again: self.stored.look_again,
+            cursor: Cursor { key: from, ..Cursor::default() },
+            phase_since: now_ns,
+            ..Run::default()
+        }
     }
 
     /// Records the end of a run's phase 1, once.

@@ -6,7 +6,7 @@ use ic_coppice_interface::UtxoPrunerPhase;
 use serde::{Deserialize, Serialize};
 
 /// Heights of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heights {
     /// Height of the chain.
     pub current: u32,
@@ -17,7 +17,7 @@ pub struct Heights {
 }
 
 /// Heights and place of a run, persisted with the pruner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub heights: Heights,
     /// Current phase.
@@ -89,25 +89,6 @@ pub struct FullPass {
 pub type Durations = [(u64, u64); 3];
 
 impl Run {
-    /// Returns a new run; phase 1 examines old unmined records from height `from` on.
-    pub fn begin(number: u32, heights: Heights, (from, full): (u32, Option<PassTerms>), now_ns: u64) -> Self {
-        Self {
-            heights,
-            phase: UtxoPrunerPhase::PreserveParents,
-            number,
-            full,
-            again: false,
-            noted: false,
-            late_cursor: Cursor::default(),
-            late: None,
-            checked: None,
-            cursor: Cursor { key: from, ..Cursor::default() },
-            skipped: None,
-            part: None,
-            phase_since: now_ns,
-        }
-    }
-
     /// Ends the run: logs the records that defensive mode kept.
     pub fn report(self) {
         let lines = self.skipped.map(|skipped| skipped.lines());

@@ -5,14 +5,14 @@ use super::place::{PassTerms, Run};
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, flag};
-use ic_coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
+use ic_coppice_interface::{Txid, UtxoBlockedBy, UtxoRefusal};
 
-/// Returns the end of a run that could not preserve parents. The reason has no number of missing cycles, because all callers may read
-/// jobs and the number reveals the balance.
-pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoRefusal>) -> UtxoJobEnd {
+/// Returns the reason that parents could not be preserved. The reason has no number of missing cycles, because all callers may read jobs
+/// and the number reveals the balance.
+pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoRefusal>) -> UtxoBlockedBy {
     let error = error.into();
     let (parent, code, why) = (parent.map(Txid::from), error.code(), error.to_string());
-    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, code, why })
+    UtxoBlockedBy { slot, txid: txid.into(), parent, code, why }
 }
 
 /// Returns whether an operator has a record skipped that cannot be read, or whose parents cannot.
@@ -38,7 +38,7 @@ fn due_by(run: &Run, of: &Candidate, late: bool) -> Option<u32> {
 ///
 /// # Errors
 /// The reason that the whole run ends. The steps done for this record can be repeated.
-pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoJobEnd> {
+pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoBlockedBy> {
     let skips_unreadable = skips(message, of.slot, &of.head.txid);
     let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
     let due_by = due_by(run, of, late);

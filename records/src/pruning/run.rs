@@ -7,13 +7,12 @@
 //! ```
 //! A pass over *late* records (`utxo/order.rs`) comes first in each message, whatever the phase.
 
-use super::delete;
 use super::place::{Durations, Run};
 use super::step::Message;
 use super::walk::{Walk, walk};
 use crate::utxo::{Cursor, LATE, Order};
 use ic_coppice_interface::UtxoPrunerPhase::{DeleteAtHeight, ExpirePreservations, PreserveParents};
-use ic_coppice_interface::{PruneProgress, StopReason, UtxoJobEnd};
+use ic_coppice_interface::{PruneProgress, StopReason, UtxoBlockedBy};
 
 /// Continues a run within a message's budget. An interruption is reported in the result, not as an error.
 ///
@@ -24,7 +23,7 @@ pub fn continue_run(
     message: &mut Message,
     durations: &mut Durations,
     now_ns: u64,
-) -> Result<PruneProgress, UtxoJobEnd> {
+) -> Result<PruneProgress, UtxoBlockedBy> {
     loop {
         let late = message.records.utxo.has_late();
         let mut stopped = if late { pass(run, message, true)? } else { None };
@@ -47,15 +46,17 @@ pub fn continue_run(
 
 /// Does a pass over an index. Returns the reason if it stopped before the end. The `late` pass always belongs to phase 1, and examines all
 /// late records, young ones too.
-fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopReason>, UtxoJobEnd> {
+fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopReason>, UtxoBlockedBy> {
     let phase = if late { PreserveParents } else { run.phase };
-    // The highest height whose records are examined, or `None` if there is nothing to do.
+    // The highest height whose records are examined, or `None` if there is nothing to do, or the phase is switched off.
     let last = match phase {
         PreserveParents if late => Some(u32::MAX),
         PreserveParents if run.full.is_some() => Some(LATE - 1),
         PreserveParents => run.heights.cutoff.checked_sub(1),
         ExpirePreservations => Some(run.heights.current),
-        DeleteAtHeight => delete::last(run, &message.settings),
+        DeleteAtHeight if message.settings.disable_dah_cleaner => None,
+        DeleteAtHeight if run.again => Some(u32::MAX),
+        DeleteAtHeight => Some(run.heights.safe),
     };
     let Some(last) = last else { return Ok(None) };
     if late {

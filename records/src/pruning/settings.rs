@@ -3,25 +3,18 @@
 use super::bucket::Limits;
 use ic_coppice_interface::settings::check;
 use ic_coppice_interface::{
-    BadArgument, ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
-    UtxoUnminedRetention,
+    BadArgument, ConfigError, MAX_HEIGHT, UtxoPrunerSettings, UtxoSettings, UtxoUnminedRetention,
 };
 
-/// Returns the settings after a change.
+/// Checks the settings after a change.
 ///
 /// # Errors
 /// `BadArgument`.
-pub fn changed(
-    settings: &UtxoPrunerSettings,
-    change: &UtxoPrunerSettingsChange,
-    utxo: &UtxoSettings,
-) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-    let new = settings.changed(change)?;
-    if let UtxoUnminedRetention::Blocks(blocks) = new.unmined_tx_retention {
+pub fn check_changed(settings: &UtxoPrunerSettings, utxo: &UtxoSettings) -> Result<(), ConfigError> {
+    if let UtxoUnminedRetention::Blocks(blocks) = settings.unmined_tx_retention {
         check("unmined_tx_retention", blocks, 0..=MAX_HEIGHT)?;
     }
-    check_retentions(&new, utxo, "unmined_tx_retention")?;
-    Ok(new)
+    check_retentions(settings, utxo, "unmined_tx_retention")
 }
 
 /// Checks that an unmined transaction becomes old before its parents may be deleted, unless records are never deleted.
@@ -61,6 +54,7 @@ pub fn unmined_retention(settings: &UtxoPrunerSettings, utxo: &UtxoSettings) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ic_coppice_interface::UtxoPrunerSettingsChange;
 
     #[test]
     fn defaults_match_the_specification_and_a_wrong_change_is_refused() {
@@ -77,9 +71,9 @@ mod tests {
             unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(u32::MAX)),
             ..Default::default()
         };
-        let refused = changed(&settings, &change, &UtxoSettings::default());
+        let refused = check_changed(&settings.changed(&change).unwrap(), &UtxoSettings::default());
         assert!(
-            matches!(refused, Err(UtxoPrunerError::BadArgument(BadArgument { field, .. })) if field == "unmined_tx_retention")
+            matches!(refused, Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "unmined_tx_retention")
         );
     }
 }

@@ -71,7 +71,8 @@ impl UtxoPruner {
     /// Returns a page of jobs: the pending and the running one, then the ended ones, newest first.
     pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
-        self.stored.ended.page(&self.ended, active, cursor, limit)
+        let first = if cursor.is_none() { active.collect() } else { Vec::new() };
+        self.stored.ended.page(&self.ended, first, cursor, limit)
     }
 
     /// Returns the full status for operators.

@@ -20,6 +20,9 @@ pub enum Step {
     Checked(u32),
 }
 
+/// Outcome of a step, or the reason why its record is kept.
+pub type Stepped = Result<Step, UtxoRefusal>;
+
 /// State of a message besides its run.
 pub struct Message<'a, 'r> {
     /// The stores.
@@ -41,9 +44,10 @@ pub struct Message<'a, 'r> {
 }
 
 impl Message<'_, '_> {
-    /// Counts and logs a record that is kept because of an error.
-    pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) {
+    /// Counts and logs a record that is kept because of an error. Returns the outcome of its step.
+    pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) -> Step {
         self.counts.record_errors += 1;
         log::error(&format!("pruner: the record of transaction {} is kept: {error}", hex(txid)));
+        Step::Stays
     }
 }

@@ -4,13 +4,12 @@ use super::place::At;
 use super::settings::unmined_retention;
 use super::status::cannot_preserve;
 use super::step::Message;
-use super::{UtxoPruner, run};
+use super::{Answer, UtxoPruner, run};
 use crate::external::Records;
 use crate::utxo::{Cursor, RunWindow};
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{
-    PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError,
-    UtxoSettings,
+    PruneProgress, UtxoBlockedBy, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneCounts, UtxoPruneJob, UtxoSettings,
 };
 use ic_coppice_storage::turns::Turn;
 use ic_coppice_storage::{Budget, Ic, NS, Platform as _, log};
@@ -73,7 +72,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
-    pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
+    pub fn prune(&mut self, height: u32, records: &mut Records) -> Answer<UtxoPruneJob> {
         let job = self.trigger_manually(height)?;
         self.work(records, u64::MAX, None);
         let still = self.stored.running.iter().chain(&self.stored.pending).find(|now| now.id == job.id).cloned();
@@ -84,7 +83,7 @@ impl UtxoPruner {
     ///
     /// # Errors
     /// `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
-    pub fn enqueue(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+    pub fn enqueue(&mut self, height: u32) -> Answer<UtxoPruneJob> {
         let job = self.trigger_manually(height)?;
         self.save();
         Ok(job)
@@ -204,18 +203,12 @@ impl UtxoPruner {
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += Ic::instructions() - start;
         super::status::add(&mut self.stored.totals, &job.counts, &before);
-        self.finish(job, result, records.settings, now_ns);
+        self.finish(job, result, records.settings);
         self.save();
     }
 
     /// Ends the job after a tick, or keeps it running.
-    fn finish(
-        &mut self,
-        mut job: UtxoPruneJob,
-        result: Result<PruneProgress, UtxoJobEnd>,
-        utxo: &UtxoSettings,
-        now_ns: u64,
-    ) {
+    fn finish(&mut self, mut job: UtxoPruneJob, result: Result<PruneProgress, UtxoBlockedBy>, utxo: &UtxoSettings) {
         match result {
             Ok(PruneProgress::Finished) => {
                 job.progress = PruneProgress::Finished;
@@ -228,36 +221,29 @@ impl UtxoPruner {
             }
             Ok(more) => {
                 job.progress = more;
-                self.report(&job, now_ns);
+                self.report(&job);
                 self.stored.running = Some(job);
             }
-            Err(end) => {
-                let why = match &end {
-                    UtxoJobEnd::PreserveParents(blocked) => {
-                        self.stored.blocked_by = Some(blocked.clone());
-                        cannot_preserve(blocked)
-                    }
-                    other => format!("{other:?}"),
-                };
-                log::error(&format!("pruner: job {} failed: {why}", job.id));
+            Err(blocked) => {
+                self.stored.blocked_by = Some(blocked.clone());
+                log::error(&format!("pruner: job {} failed: {}", job.id, cannot_preserve(&blocked)));
                 self.stored.failed += 1;
-                self.end(job, UtxoJobState::Failed, Some(end));
+                self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::PreserveParents(blocked)));
             }
         }
     }
 
     /// Ends the pending job as if phase 1 could not preserve parents.
     #[cfg(any(test, feature = "testing"))]
-    pub fn fail(&mut self, by: UtxoJobEnd, utxo: &UtxoSettings) {
-        let now_ns = Ic::now_ns();
-        let job = self.job(now_ns).expect("a job waits");
-        self.finish(job, Err(by), utxo, now_ns);
+    pub fn fail(&mut self, by: UtxoBlockedBy, utxo: &UtxoSettings) {
+        let job = self.job(Ic::now_ns()).expect("a job waits");
+        self.finish(job, Err(by), utxo);
     }
 
     /// Logs a line of progress every `utxo_progress_log_interval_secs` seconds. The line goes to the platform's log only, because in the
     /// canister's own log it would displace reports of damage.
-    fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
-        let interval = self.stored.settings.utxo_progress_log_interval_secs;
+    fn report(&mut self, job: &UtxoPruneJob) {
+        let (interval, now_ns) = (self.stored.settings.utxo_progress_log_interval_secs, Ic::now_ns());
         if interval == 0 || now_ns.saturating_sub(self.stored.reported_at) < interval * NS {
             return;
         }

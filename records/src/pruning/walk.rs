@@ -12,7 +12,7 @@ use super::step::{Message, Step};
 use super::{delete, expire, preserve};
 use crate::utxo::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES, Order, flag};
 use ic_coppice_interface::UtxoPrunerPhase::{self, DeleteAtHeight, ExpirePreservations, PreserveParents};
-use ic_coppice_interface::{StopReason, UtxoJobEnd, UtxoRefusal};
+use ic_coppice_interface::{StopReason, UtxoBlockedBy, UtxoRefusal};
 use ic_coppice_storage::slots::SlotId;
 
 /// Bounds of a walk.
@@ -39,7 +39,7 @@ struct Done {
 
 /// Walks over an index up to a height. Returns the reason if the walk stopped before.
 #[inline(always)]
-pub(super) fn walk(run: &mut Run, message: &mut Message, walk: Walk) -> Result<Option<StopReason>, UtxoJobEnd> {
+pub(super) fn walk(run: &mut Run, message: &mut Message, walk: Walk) -> Result<Option<StopReason>, UtxoBlockedBy> {
     let phase = walk.phase;
     let moved = rewind_moved(run, message, walk);
     // The record after one that has left, if it is the first under its key.
@@ -69,7 +69,7 @@ pub(super) fn walk(run: &mut Run, message: &mut Message, walk: Walk) -> Result<O
         let of = match &candidate {
             Ok(of) => of,
             Err(error) => {
-                unreadable(phase, message, &next, error.clone(), false)?;
+                unreadable(message, walk, &next, error.clone())?;
                 run.advance_past(walk.late, next);
                 continue;
             }
@@ -110,15 +110,19 @@ fn next_record(run: &mut Run, message: &Message, walk: Walk, hint: Option<(u32, 
     first.unwrap_or_else(|| message.records.utxo.next_after(walk.order, cursor, walk.last))
 }
 
-/// Skips what follows the cursor under its key, where the index is broken. Returns whether there is a next key.
+/// Skips what follows the cursor under its key, where the index is broken; phase 1 does not. Returns whether there is a next key.
 ///
 /// # Errors
 /// The reason that the whole run ends.
-fn skip_key(run: &mut Run, message: &mut Message, walk: Walk, moved: Option<Cursor>) -> Result<bool, UtxoJobEnd> {
+fn skip_key(run: &mut Run, message: &mut Message, walk: Walk, moved: Option<Cursor>) -> Result<bool, UtxoBlockedBy> {
     let (cursor, part) = run.place(walk.late);
     let at = moved.unwrap_or(*cursor);
-    let why = format!("what follows it under {} in the index {:?}", at.key, walk.order);
-    unreadable(walk.phase, message, &at, UtxoRefusal::Corrupt { why }, true)?;
+    let error = UtxoRefusal::Corrupt { why: format!("what follows it under {} in the index {:?}", at.key, walk.order) };
+    // Phase 1 would miss the records after the break.
+    if walk.phase == PreserveParents {
+        return Err(preserve::blocked(at.slot, &at.txid, None, error));
+    }
+    unreadable(message, walk, &at, error)?;
     let Some(key) = cursor.key.checked_add(1) else { return Ok(false) };
     (*cursor, *part) = (Cursor { key, ..Cursor::default() }, None);
     Ok(true)
@@ -203,24 +207,16 @@ fn admit(phase: UtxoPrunerPhase, message: &mut Message, of: Option<&Candidate>, 
     message.budget.admit_step(ops, pages.0, pages.1, counted).map_err(StopReason::from)
 }
 
-/// Passes over a record that cannot be read, or after which the index is `broken`. Phase 1 passes over only what an operator skips, and
-/// over no break.
+/// Passes over a record that cannot be read. Phase 1 passes over only what an operator skips.
 ///
 /// # Errors
 /// The reason that the whole run ends.
-fn unreadable(
-    phase: UtxoPrunerPhase,
-    message: &mut Message,
-    at: &Cursor,
-    error: UtxoRefusal,
-    broken: bool,
-) -> Result<(), UtxoJobEnd> {
-    if phase == PreserveParents {
-        // If the index is broken, the records after the break would not be examined.
-        let is_skipped = !broken && preserve::skips(message, at.slot, &at.txid);
+fn unreadable(message: &mut Message, walk: Walk, at: &Cursor, error: UtxoRefusal) -> Result<(), UtxoBlockedBy> {
+    if walk.phase == PreserveParents {
+        let is_skipped = preserve::skips(message, at.slot, &at.txid);
         return if is_skipped { Ok(()) } else { Err(preserve::blocked(at.slot, &at.txid, None, error)) };
     }
-    message.counts.processed += u64::from(phase == DeleteAtHeight);
+    message.counts.processed += u64::from(walk.phase == DeleteAtHeight);
     message.keep(&at.txid, error);
     Ok(())
 }

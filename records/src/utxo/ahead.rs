@@ -1,8 +1,9 @@
 //! Transactions of a batch, parsed and hashed in groups before their records are created, because hashes of several transactions are
 //! computed together at half the cost.
 
+use super::call::Answer;
 use super::parse::{Parsed, Unhashed, hash, parse};
-use ic_coppice_interface::{TransactionSource, UtxoCreate, UtxoRefusal};
+use ic_coppice_interface::{TransactionSource, UtxoCreate};
 use std::collections::VecDeque;
 use std::ptr;
 
@@ -11,16 +12,13 @@ const GROUP: usize = 64;
 /// Maximum bytes of a group of several transactions. A longer transaction is a group by itself, so that it is not parsed in vain.
 const GROUP_BYTES: usize = 32 << 10;
 
-/// A transaction's bytes, and the transaction.
-type Done<'a> = (&'a [u8], Result<Unhashed<'a>, UtxoRefusal>);
-
 /// The items of a batch, parsed in groups.
 #[derive(Default)]
 pub struct Ahead<'a> {
     /// The items after those that are parsed.
     rest: &'a [UtxoCreate],
-    /// Transactions that are parsed, in the order of the items.
-    parsed: VecDeque<Done<'a>>,
+    /// Transactions that are parsed, in the order of the items: the bytes, and the transaction.
+    parsed: VecDeque<(&'a [u8], Answer<Unhashed<'a>>)>,
 }
 
 impl<'a> Ahead<'a> {
@@ -34,7 +32,7 @@ impl<'a> Ahead<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub fn parse(&mut self, raw: &[u8]) -> Result<Box<Parsed>, UtxoRefusal> {
+    pub fn parse(&mut self, raw: &[u8]) -> Answer<Box<Parsed>> {
         loop {
             while let Some((bytes, parsed)) = self.parsed.pop_front() {
                 if ptr::eq(bytes, raw) {

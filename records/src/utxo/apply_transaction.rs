@@ -3,10 +3,10 @@
 //! A transaction whose spends do not fit a message is applied in parts: its inputs are checked ([`UtxoStore::check_inputs`]), its record is
 //! created without spends, and the spends follow ([`UtxoStore::spend_inputs`]).
 
-use super::call::{Call, if_found};
+use super::call::{Answer, Call, if_found};
 use super::draft::{Body, Draft, Terms};
 use super::mined::MinedChange;
-use super::parse::{Parsed, id};
+use super::parse::{Parsed, is_transaction};
 use super::record::{EntryAddress, Hash, Head, REASSIGNED, SPENDER_DELETED, flag, location};
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
@@ -156,20 +156,19 @@ impl UtxoStore {
         if (inputs as usize) < outpoints.len() {
             return Err(NotApplied::Parts);
         }
-        let spent = if let Some(found) = found {
+        if let Some(found) = found {
             let (slot, change) = (found.slot, block.change(false, clears));
             let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(NotApplied::record)?;
             self.name_block(slot, &draft.body);
             applied.existed += 1;
-            spent
+            applied.spent += spent;
         } else {
             let arena = self.slots.arena().clone();
             let made = arena.creating(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call));
             made.map_err(NotApplied::record)?;
             applied.created += 1;
-            spends.new_spends()
-        };
-        applied.spent += spent;
+            applied.spent += spends.new_spends();
+        }
         applied.missing_parents += passed;
         Ok(false)
     }
@@ -204,7 +203,7 @@ impl UtxoStore {
     }
 
     /// Checks a record to which a block is added, and which loses some flags thereby.
-    fn check_existing(&self, head: &Head, clears: u16) -> Result<(), UtxoRefusal> {
+    fn check_existing(&self, head: &Head, clears: u16) -> Answer<()> {
         if head.is(flag::DELETING) {
             return Err(UtxoRefusal::BeingDeleted);
         }
@@ -213,9 +212,9 @@ impl UtxoStore {
 
     /// Checks a record to which a block is added, and which loses some flags thereby, and returns the treatment of the record's missing
     /// parents. A record that has the block already was applied before, and its parents may have been pruned since.
-    fn check_found(&self, found: &Found, clears: u16, block: &BlockTerms) -> Result<MissingParents, UtxoRefusal> {
+    fn check_found(&self, found: &Found, clears: u16, block: &BlockTerms) -> Answer<MissingParents> {
         self.check_existing(&found.head, clears)?;
-        let is_applied = self.has_block(&found.head, block.block().block_id)?;
+        let is_applied = self.block_of(&found.head, block.block().block_id)?.is_some();
         Ok(if is_applied { MissingParents::Skip } else { block.call.missing })
     }
 
@@ -263,9 +262,10 @@ impl UtxoStore {
         let mut planned = Vec::with_capacity(outpoints.len());
         let (mut above, mut passed) = (0, 0);
         // Inputs often spend several outputs of one transaction.
-        let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
+        let mut last: Option<(&Hash, Answer<Found>)> = None;
         for ((parent, vout), vin) in outpoints.iter().zip(first..) {
             let input = Input { vin, outpoint: (*parent, *vout) };
+            let refused = |error| NotApplied::input(input, error);
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
                 if !meter.has_time() {
                     count = vin - first;
@@ -273,40 +273,34 @@ impl UtxoStore {
                 }
                 self.used.read += PARENT_READ;
                 let found = self.find_any(parent);
-                let may_be_later = match &found {
-                    Ok(found) => !found.head.mined(),
-                    Err(error) => *error == UtxoRefusal::TxNotFound,
-                };
-                if may_be_later && is_later(parent) {
+                if let Err(error) = &found
+                    && *error != UtxoRefusal::TxNotFound
+                {
+                    return Err(refused(error.clone()));
+                }
+                let is_mined = found.as_ref().is_ok_and(|found| found.head.mined());
+                if !is_mined && is_later(parent) {
                     return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::BadOrder));
                 }
                 above += u32::from(found.as_ref().is_ok_and(|found| found.head.may_be_above(block.call.height)));
                 last = Some((parent, found));
             }
-            let found = match &last {
-                Some((_, Ok(found))) if !found.head.is(flag::DELETING) => found,
-                Some((_, Err(error))) if *error != UtxoRefusal::TxNotFound => {
-                    return Err(NotApplied::input(input, error.clone()));
-                }
-                gone => {
-                    // All outputs of a record that is being deleted are spent.
-                    let entry = match gone {
-                        Some((_, Ok(found))) => EntryAddress::entry(&self.slots, found.slot, &found.head, *vout),
-                        _ => Ok(None),
-                    };
-                    let entry = entry.map_err(|error| NotApplied::input(input, error))?;
-                    if !entry.is_some_and(|entry| entry.held_by(txid, vin)) {
-                        if missing == MissingParents::Refuse {
-                            return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::MissingParent));
-                        }
-                        passed += 1;
+            let found = last.as_ref().and_then(|(_, found)| found.as_ref().ok());
+            let Some(there) = found.filter(|found| !found.head.is(flag::DELETING)) else {
+                // All outputs of a record that is being deleted are spent.
+                let entry = found.map(|found| EntryAddress::entry(&self.slots, found.slot, &found.head, *vout));
+                let entry = entry.transpose().map_err(refused)?.flatten();
+                if !entry.is_some_and(|entry| entry.held_by(txid, vin)) {
+                    if missing == MissingParents::Refuse {
+                        return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::MissingParent));
                     }
-                    continue;
+                    passed += 1;
                 }
+                continue;
             };
             let strictness = if block.is_new { Strictness::New } else { Strictness::All };
-            let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, strictness);
-            let (address, entry, new) = checked.map_err(|error| NotApplied::input(input, error))?;
+            let checked = self.check_spend(there, *vout, None, (txid, vin), &block.call, strictness);
+            let (address, entry, new) = checked.map_err(refused)?;
             if new && entry.is(REASSIGNED) {
                 return Err(NotApplied::Stopped(Some(input), UtxoApplyReason::NeedsHash));
             }
@@ -342,12 +336,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`]; the outputs of earlier inputs are freed.
-    pub fn free_outputs(
-        &mut self,
-        txid: &Hash,
-        (first, inputs): (u32, &[(Hash, u32)]),
-        call: &Call,
-    ) -> Result<(), UtxoRefusal> {
+    pub fn free_outputs(&mut self, txid: &Hash, (first, inputs): (u32, &[(Hash, u32)]), call: &Call) -> Answer<()> {
         for ((parent, vout), vin) in inputs.iter().zip(first..) {
             self.used.read += PARENT_READ;
             let Some(Found { slot, head, .. }) = if_found(self.find(parent))? else { continue };
@@ -379,17 +368,16 @@ impl UtxoStore {
         block: &BlockTerms,
         bytes_of: impl BytesOf,
         room: u64,
-    ) -> Result<Option<bool>, UtxoRefusal> {
+    ) -> Answer<Option<bool>> {
         self.used.read += LOOKUP_PAGES;
-        let Some(found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
-        if !self.has_block(&found.head, block.block().block_id)? {
+        let Some(mut found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
+        if self.block_of(&found.head, block.block().block_id)?.is_none() {
             return Ok(Some(false));
         }
         if self.pages_to_keep(&found)? > room {
             return Ok(None);
         }
-        self.keep_bytes(blobs, &found, bytes_of, &block.call)?;
-        let found = self.find(txid)?;
+        self.keep_bytes(blobs, &mut found, bytes_of, &block.call)?;
         self.mine(found, &block.change(true, flag::LOCKED), None, &block.call)?;
         Ok(Some(true))
     }
@@ -398,12 +386,12 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn is_lone_coinbase(&self, txid: &Hash) -> Result<bool, UtxoRefusal> {
+    pub fn is_lone_coinbase(&self, txid: &Hash) -> Answer<bool> {
         Ok(if_found(self.find(txid))?.is_some_and(|found| is_lone_coinbase(&found.head)))
     }
 
     /// Returns the pages that keeping a record's bytes changes, on the heap and in the store.
-    fn pages_to_keep(&self, found: &Found) -> Result<u64, UtxoRefusal> {
+    fn pages_to_keep(&self, found: &Found) -> Answer<u64> {
         let place = location::of(&self.slots, found.slot, &found.head)?;
         Ok(if matches!(place, TransactionPlace::Block { .. }) { 2 * found.head.size / 4_096 + 16 } else { 0 })
     }
@@ -414,26 +402,27 @@ impl UtxoStore {
         found().map_or(0, |found| self.pages_to_keep(&found).unwrap_or(0))
     }
 
-    /// Copies a transaction's bytes into the store if the record names them in a block, because the block may go. Bytes that the block does
-    /// not have are lost already.
+    /// Copies a transaction's bytes into the store if the record names them in a block, because the block may go. The head that was found
+    /// changes with the record. Bytes that the block does not have are lost already.
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`, `Corrupt`; nothing has changed.
     pub(super) fn keep_bytes(
         &mut self,
         blobs: &mut BlobStore,
-        Found { slot, head, .. }: &Found,
+        Found { slot, head, .. }: &mut Found,
         bytes_of: impl BytesOf,
         call: &Call,
-    ) -> Result<(), UtxoRefusal> {
+    ) -> Answer<()> {
         let TransactionPlace::Block { number, offset } = location::of(&self.slots, *slot, head)? else { return Ok(()) };
         self.used.heap = self.used.heap.max(head.size / 4_096);
-        let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == head.txid);
-        let Some(bytes) = bytes_of(blobs, number, (offset, head.size)).filter(is_of) else { return Ok(()) };
+        let bytes = bytes_of(blobs, number, (offset, head.size)).filter(|bytes| is_transaction(bytes, &head.txid));
+        let Some(bytes) = bytes else { return Ok(()) };
         let settings = call.settings;
         let place = if head.is_apart(settings) {
             let parts = location::store(blobs, &bytes, settings.max_external_bytes)?;
-            self.set_flags(*slot, (head.flags & !flag::KEPT) | flag::NOT_INLINE);
+            head.flags = (head.flags & !flag::KEPT) | flag::NOT_INLINE;
+            self.set_flags(*slot, head.flags);
             location::encode_parts(&parts)
         } else {
             self.slots.reserve(&[(bytes.len() as u32, 1)]).map_err(NoMemory::from)?;

@@ -4,6 +4,9 @@ use super::record::Hash;
 use ic_coppice_interface::{BadArgument, BadHeight, MissingParents, UtxoRefusal, UtxoSettings};
 use ic_coppice_storage::{Ic, Platform as _};
 
+/// Result of an operation on records, or the reason for a refusal.
+pub type Answer<T> = Result<T, UtxoRefusal>;
+
 /// The circumstances of a call besides its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
@@ -29,7 +32,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// `BadHeight`.
-    pub fn check(&self) -> Result<(), UtxoRefusal> {
+    pub fn check(&self) -> Answer<()> {
         if self.height == 0 {
             return Err(UtxoRefusal::BadHeight(BadHeight::Zero));
         }
@@ -47,7 +50,7 @@ impl<'a> Call<'a> {
 ///
 /// # Errors
 /// `BadHeight`.
-pub(super) fn check_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
+pub(super) fn check_height(height: u32, most: u32) -> Answer<()> {
     if height > most { Err(UtxoRefusal::BadHeight(BadHeight::TooHigh { most })) } else { Ok(()) }
 }
 
@@ -60,13 +63,13 @@ pub(super) fn bad(field: &str, why: impl Into<String>) -> UtxoRefusal {
 ///
 /// # Errors
 /// `BadArgument`.
-pub(super) fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
+pub(super) fn hash_of(field: &str, bytes: &[u8]) -> Answer<Hash> {
     bytes.try_into().map_err(|_| bad(field, format!("{} bytes, not 32", bytes.len())))
 }
 
 /// Returns `None` for a record, or an output, that does not exist.
 #[inline(always)]
-pub(super) fn if_found<T>(found: Result<T, UtxoRefusal>) -> Result<Option<T>, UtxoRefusal> {
+pub(super) fn if_found<T>(found: Answer<T>) -> Answer<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(UtxoRefusal::TxNotFound | UtxoRefusal::UtxoNotFound) => Ok(None),

@@ -12,7 +12,7 @@
 //! remove begins at the oldest page, and the last id of the oldest page takes its place. So all pages except the newest and the oldest are
 //! full. Pages begin small and double in size, so that a list of one id, the usual case, takes 128 bytes.
 
-use super::call::if_found;
+use super::call::{Answer, if_found};
 use super::record::{Hash, Head, extras};
 use super::store::{Found, UtxoStore};
 use ic_coppice_interface::{NoMemory, Txid, UtxoRefusal};
@@ -53,12 +53,12 @@ struct Walk {
     next: SlotId,
     /// The page before the next page.
     older: SlotId,
-    /// Number of ids not yet read.
+    /// Number of ids not yet read; at first, of all.
     left: u32,
 }
 
 impl UtxoStore {
-    fn child_page(&self, slot: SlotId) -> Result<Page, UtxoRefusal> {
+    fn child_page(&self, slot: SlotId) -> Answer<Page> {
         if self.slots.holds(slot, u64::from(PAGE)) {
             let [older, count, total, newer] =
                 [at::OLDER, at::COUNT, at::TOTAL, at::NEWER].map(|at| self.slots.read_u32(slot, at));
@@ -74,19 +74,18 @@ impl UtxoStore {
         (self.slots.capacity(slot) - PAGE) / ID
     }
 
-    /// Returns the newest page, and a walk over all pages.
-    fn child_pages(&self, head: &Head) -> Result<Option<(Page, Walk)>, UtxoRefusal> {
+    /// Returns a walk over all pages.
+    fn child_pages(&self, head: &Head) -> Answer<Option<Walk>> {
         let newest = extras::children(&self.slots, head);
         if newest == 0 {
             return Ok(None);
         }
-        let page = self.child_page(newest)?;
-        let walk = Walk { newest, next: page.newer, older: 0, left: page.total };
-        Ok(Some((page, walk)))
+        let Page { total, newer, .. } = self.child_page(newest)?;
+        Ok(Some(Walk { newest, next: newer, older: 0, left: total }))
     }
 
     /// Returns the next page of a walk. Each page has at least one id, so that a circle ends.
-    fn next_page(&self, walk: &mut Walk) -> Result<Option<(SlotId, Page)>, UtxoRefusal> {
+    fn next_page(&self, walk: &mut Walk) -> Answer<Option<(SlotId, Page)>> {
         if walk.next == 0 {
             return Ok(None);
         }
@@ -107,16 +106,16 @@ impl UtxoStore {
     }
 
     fn pages_of_list(&self, head: &Head) -> u64 {
-        let ids = self.child_pages(head).ok().flatten().map_or(0, |(newest, _)| newest.total);
+        let ids = self.child_pages(head).ok().flatten().map_or(0, |walk| walk.left);
         if ids == 0 { 0 } else { 8 + u64::from(ids / LARGEST) }
     }
 
     /// Returns the last double spends that spend from a transaction, in order.
-    pub(super) fn children(&self, head: &Head) -> Result<Vec<Txid>, UtxoRefusal> {
+    pub(super) fn children(&self, head: &Head) -> Answer<Vec<Txid>> {
         let mut pages = Vec::new();
-        let Some((newest, walk)) = self.child_pages(head)? else { return Ok(Vec::new()) };
+        let Some(walk) = self.child_pages(head)? else { return Ok(Vec::new()) };
         let (mut next, mut ids) = (walk.newest, 0);
-        while next != 0 && ids < newest.total.min(SHOWN) {
+        while next != 0 && ids < walk.left.min(SHOWN) {
             let page = self.child_page(next)?;
             ids += page.count;
             pages.push((next, page.count));
@@ -131,7 +130,7 @@ impl UtxoStore {
     }
 
     /// Enters a new double spend in the list of a parent that has a record. The operation may fail in its middle.
-    pub(super) fn add_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
+    pub(super) fn add_child(&mut self, parent: &Hash, child: &Hash) -> Answer<()> {
         let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
         let newest = extras::children(&self.slots, &head);
         let page = if newest == 0 { None } else { Some(self.child_page(newest)?) };
@@ -157,10 +156,10 @@ impl UtxoStore {
     }
 
     /// Removes a double spend from the list of a parent. The operation may fail in its middle.
-    pub(super) fn remove_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
+    pub(super) fn remove_child(&mut self, parent: &Hash, child: &Hash) -> Answer<()> {
         let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
-        let Some((newest, mut walk)) = self.child_pages(&head)? else { return Ok(()) };
-        let (newest_at, oldest_at) = (walk.newest, walk.next);
+        let Some(mut walk) = self.child_pages(&head)? else { return Ok(()) };
+        let (newest_at, oldest_at, total) = (walk.newest, walk.next, walk.left);
         let mut bytes = Vec::new();
         while let Some((at, page)) = self.next_page(&mut walk)? {
             self.used.read += 1;
@@ -172,15 +171,13 @@ impl UtxoStore {
             let last: Hash = self.slots.read(oldest_at, PAGE + ID * (oldest.count - 1));
             self.slots.write(at, PAGE + ID * number as u32, &last);
             // The newest page has at least one id, so the total is not 0.
-            self.slots.write_u32(newest_at, at::TOTAL, newest.total.saturating_sub(1));
+            self.slots.write_u32(newest_at, at::TOTAL, total.saturating_sub(1));
             if oldest.count > 1 {
                 self.slots.write_u32(oldest_at, at::COUNT, oldest.count - 1);
-                return Ok(());
+            } else if self.free_oldest(newest_at, oldest_at, &oldest)? == 0 {
+                extras::set_children(&mut self.slots, slot, &mut head, 0)?;
             }
-            return match self.free_oldest(newest_at, oldest_at, &oldest)? {
-                0 => extras::set_children(&mut self.slots, slot, &mut head, 0),
-                _ => Ok(()),
-            };
+            break;
         }
         Ok(())
     }
@@ -189,7 +186,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt` if the next page cannot be read, and nothing has changed.
-    fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> Result<SlotId, UtxoRefusal> {
+    fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> Answer<SlotId> {
         if newest_at == oldest_at {
             self.slots.free(oldest_at);
             return Ok(0);
@@ -203,20 +200,17 @@ impl UtxoStore {
 
     /// Frees at most `most` pages of a record that is being deleted. Pages that cannot be read stay.
     pub(super) fn free_children(&mut self, slot: SlotId, head: &mut Head, most: u64) {
-        let Ok(Some((newest, mut walk))) = self.child_pages(head) else { return };
-        let mut total = newest.total;
+        let Ok(Some(mut walk)) = self.child_pages(head) else { return };
         for _ in 0..most {
-            let next = self.next_page(&mut walk).ok().flatten().and_then(|(at, page)| {
-                total = total.saturating_sub(page.count);
-                self.free_oldest(walk.newest, at, &page).ok().filter(|next| *next != 0)
-            });
-            if next.is_none() {
+            let page = self.next_page(&mut walk).ok().flatten();
+            let next = page.and_then(|(at, page)| self.free_oldest(walk.newest, at, &page).ok());
+            if next.is_none_or(|next| next == 0) {
                 // The end of the list, or an unreadable page.
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return;
             }
             // The next page is the oldest now.
-            self.slots.write_u32(walk.newest, at::TOTAL, total);
+            self.slots.write_u32(walk.newest, at::TOTAL, walk.left);
             walk.older = 0;
         }
     }

@@ -2,7 +2,7 @@
 //! (checks, and the transaction's bytes) → `put` (slots, table, indexes).
 
 use super::ahead::Ahead;
-use super::call::{Call, hash_of, if_found};
+use super::call::{Answer, Call, hash_of, if_found};
 use super::draft::{Body, Draft, Terms, check_mined, utxos_among};
 use super::footprint::{self, wanted};
 use super::limits::{OPERATION, at_most, look_up, meter};
@@ -74,7 +74,7 @@ impl UtxoStore {
         item: &UtxoCreate,
         batch: &mut Ahead,
         call: &Call,
-    ) -> Result<UtxoCreated, UtxoRefusal> {
+    ) -> Answer<UtxoCreated> {
         call.check()?;
         let arena = self.slots.arena().clone();
         arena.creating(|| {
@@ -111,7 +111,7 @@ impl UtxoStore {
         draft: Draft,
         terms: &Terms,
         call: &Call,
-    ) -> Result<UtxoCreated, UtxoRefusal> {
+    ) -> Answer<UtxoCreated> {
         self.check_draft(&draft, terms, call)?;
         self.check_replay(&draft.parsed, terms)?;
         self.insert(blobs, draft, terms, None, call)
@@ -138,7 +138,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `NoOutputs`, `NotExtended`, `BadArgument`, `BadHeight`, `TxExists`, `BeingDeleted`, `Corrupt`.
-    pub(super) fn check_draft(&self, draft: &Draft, terms: &Terms, call: &Call) -> Result<(), UtxoRefusal> {
+    pub(super) fn check_draft(&self, draft: &Draft, terms: &Terms, call: &Call) -> Answer<()> {
         let parsed = &draft.parsed;
         if parsed.outputs.is_empty() {
             return Err(UtxoRefusal::NoOutputs);
@@ -147,9 +147,7 @@ impl UtxoStore {
         if call.settings.require_extended && parsed_here && !parsed.extended && !parsed.inputs.is_empty() {
             return Err(UtxoRefusal::NotExtended { input: 0 });
         }
-        if let Some(mined) = terms.mined {
-            check_mined(mined, call)?;
-        }
+        terms.mined.map_or(Ok(()), |mined| check_mined(mined, call))?;
         self.check_absent(&parsed.txid)
     }
 
@@ -164,7 +162,7 @@ impl UtxoStore {
         terms: &Terms,
         spends: Option<&Spends>,
         call: &Call,
-    ) -> Result<UtxoCreated, UtxoRefusal> {
+    ) -> Answer<UtxoCreated> {
         let parsed = &draft.parsed;
         let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
@@ -207,7 +205,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxExists`, `BeingDeleted`, `Corrupt`.
-    pub fn check_absent(&self, txid: &Hash) -> Result<(), UtxoRefusal> {
+    pub fn check_absent(&self, txid: &Hash) -> Answer<()> {
         match self.find_any(txid) {
             Err(UtxoRefusal::TxNotFound) => Ok(()),
             Err(error) => Err(error),
@@ -221,7 +219,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.
-    pub(super) fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Result<(), UtxoRefusal> {
+    pub(super) fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Answer<()> {
         let blocks = terms.blocks();
         if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
             return Ok(());
@@ -257,7 +255,7 @@ impl UtxoStore {
 
     /// Reserves memory, writes the record and its pages, enters the record in the table and the indexes, and makes the planned spends. If it
     /// fails, nothing has changed, or [`atomically`](Self::atomically) undoes the change.
-    fn put(&mut self, new: &NewRecord, head: &mut Head, call: &Call) -> Result<(), UtxoRefusal> {
+    fn put(&mut self, new: &NewRecord, head: &mut Head, call: &Call) -> Answer<()> {
         at_most("bytes of a record", head.bytes(), u64::from(MAX_LEN))?;
         // Records of one message differ.
         head.created_at_ns = head.created_at_ns.max(self.root.created.saturating_add(1));
@@ -279,8 +277,7 @@ impl UtxoStore {
         let few = spends.entries() <= MOST_ENTRIES;
         if few && self.root.reserve(&self.slots, entering, spends.entries(), &wanted).is_ok() {
             self.place(new, head, evaluated, call)?;
-            self.make(spends, call)?;
-            return Ok(());
+            return self.make(spends, call).map(drop);
         }
         // The record comes last, because its entry in the table is not undone.
         self.atomically(|store| {
@@ -291,7 +288,7 @@ impl UtxoStore {
     }
 
     /// Writes a record for which memory is reserved; `evaluated`: it may be due.
-    fn place(&mut self, new: &NewRecord, head: &mut Head, evaluated: bool, call: &Call) -> Result<(), UtxoRefusal> {
+    fn place(&mut self, new: &NewRecord, head: &mut Head, evaluated: bool, call: &Call) -> Answer<()> {
         let Parsed { outputs, inputs, .. } = new.parsed;
         let (tail, batch) = (new.tail, head.batch as usize);
         let rest = new.blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Deletion of a record, for `pruning/delete.rs` and `external/complete.rs`, which call its steps and count their work:
+//! Deletion of a record, for `pruning/delete.rs` and `external/complete.rs`, which call its steps; `free_external`, `mark_parents` and
+//! `remove` count their work in [`UtxoPruneCounts`]:
 //!
 //! 1. `parents` finds the outputs that the record's transaction holds.
 //! 2. `free_external` frees the bytes in the BlobStore, or names the external blob; then `mark_deleting` hides the record until a worker
@@ -7,14 +8,14 @@
 //! 4. `shrink` frees pages of a large record, some in each message.
 //! 5. `remove` frees the rest.
 
-use super::call::{Call, if_found};
+use super::call::{Answer, Call, if_found};
 use super::limits::{STEP, STEP_PAGES, meter};
 use super::record::{
     self, EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
 };
 use super::scan::Candidate;
 use super::store::{Found, UtxoStore};
-use ic_coppice_interface::{ExternalStore, NoMemory, TransactionPlace, UtxoRefusal};
+use ic_coppice_interface::{ExternalStore, NoMemory, TransactionPlace, UtxoPruneCounts, UtxoRefusal};
 use ic_coppice_storage::blob::BlobStore;
 use ic_coppice_storage::slots::SlotId;
 use ic_coppice_storage::table::same_key;
@@ -24,19 +25,6 @@ const MOST_LISTED: u64 = 10_000;
 /// Pages of a parent, its place in the table, and one of its outputs.
 const PARENT_PAGES: u64 = 3;
 
-/// The bytes of a record's transaction, which are freed before the record.
-pub enum ExternalData {
-    /// The transaction is in the record.
-    None,
-    /// The transaction was in the BlobStore and is freed.
-    Freed {
-        /// An earlier deletion had freed the bytes.
-        missing: bool,
-    },
-    /// The transaction is in an external blob.
-    External(ExternalStore),
-}
-
 /// Outputs of surviving parents to mark with the deletion of their spender, with their states.
 pub struct Parents {
     inputs: Vec<(Hash, u32)>,
@@ -45,29 +33,20 @@ pub struct Parents {
     pub next: u32,
 }
 
-/// Numbers of the outputs that a deleted transaction held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MarkedOutputs {
-    /// Outputs that are marked now, and were not before.
-    pub marked: u64,
-    /// Outputs that are unspent now, because a double spend held them, which the chain never had.
-    pub released: u64,
-}
-
 impl UtxoStore {
     /// Returns the outputs that at most `most` inputs, from `first` on, spend from parents that have a record. Covers fewer inputs if finding
     /// the parents takes too many instructions, or if many others are listed with the parents of a double spend.
     ///
     /// # Errors
     /// `Corrupt` if a parent has a record that cannot be read, or if the record's blocks cannot be read, whose heights refuse a replay.
-    pub fn parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
+    pub fn parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> Answer<Parents> {
         if of.head.blocks > HEAD_BLOCKS {
             self.highest_block(&of.head)?;
         }
         let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most))?;
         let mut held = Vec::with_capacity(inputs.len());
         // A found record is kept as `find` returns it, because moving one costs 370 instructions.
-        let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
+        let mut last: Option<(&Hash, Answer<Found>)> = None;
         let (mut listed, mut end, mut meter) = (0, inputs.len(), meter(STEP));
         for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
@@ -100,7 +79,8 @@ impl UtxoStore {
     }
 
     /// Marks the outputs that a transaction holds with the deletion of their spender, so that a replay is refused. A double spend leaves
-    /// its parents' lists and releases its outputs, because the chain never had them spent, and the double spend may yet win.
+    /// its parents' lists and releases its outputs, because the chain never had them spent, and the double spend may yet win. Counts the
+    /// outputs that were not marked before, and those that are released.
     ///
     /// # Errors
     /// `Corrupt`, `OutOfSpace`, `LowCycles`, only for a double spend, and nothing has changed.
@@ -109,27 +89,24 @@ impl UtxoStore {
         of: &Candidate,
         parents: &Parents,
         call: &Call,
-    ) -> Result<MarkedOutputs, UtxoRefusal> {
+        counts: &mut UtxoPruneCounts,
+    ) -> Answer<()> {
         if of.head.is(flag::CONFLICTING) {
-            return self.unspend_parents(of, parents, call);
+            self.unspend_parents(of, parents, call)?;
+            counts.outputs_released += parents.held.len() as u64;
+            return Ok(());
         }
-        let mut done = MarkedOutputs::default();
-        for &(address, state) in &parents.held {
-            if state & SPENDER_DELETED == 0 {
-                address.set_state(&mut self.slots, state | SPENDER_DELETED);
-                done.marked += 1;
-            }
+        let mut marked = 0;
+        for &(address, state) in parents.held.iter().filter(|(_, state)| state & SPENDER_DELETED == 0) {
+            address.set_state(&mut self.slots, state | SPENDER_DELETED);
+            marked += 1;
         }
-        Ok(done)
+        counts.parents_updated += marked;
+        Ok(())
     }
 
     /// Takes the outputs back that a double spend holds, and removes it from its parents' lists.
-    fn unspend_parents(
-        &mut self,
-        of: &Candidate,
-        parents: &Parents,
-        call: &Call,
-    ) -> Result<MarkedOutputs, UtxoRefusal> {
+    fn unspend_parents(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Answer<()> {
         let left = self.atomically(|store| {
             record::parents(&parents.inputs).iter().try_for_each(|parent| store.remove_child(parent, &of.head.txid))
         });
@@ -137,17 +114,15 @@ impl UtxoStore {
             ic_coppice_storage::log::error(&format!("a double spend stays listed with a parent: {}", error));
         }
         self.atomically(|store| {
-            let mut masters: Vec<SlotId> = Vec::with_capacity(parents.held.len());
+            let mut masters: Vec<SlotId> = parents.held.iter().map(|(address, _)| address.master).collect();
             for &(address, _) in &parents.held {
                 let entry = address.read(&store.slots);
                 address.forget_spender(&mut store.slots, &entry);
                 address.count_spent(&mut store.slots, -1);
-                masters.push(address.master);
             }
             masters.sort_unstable();
             masters.dedup();
-            masters.into_iter().try_for_each(|master| store.evaluate(master, call))?;
-            Ok(MarkedOutputs { marked: 0, released: parents.held.len() as u64 })
+            masters.into_iter().try_for_each(|master| store.evaluate(master, call))
         })
     }
 
@@ -165,7 +140,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
+    pub fn list_deleting(&mut self, of: &Candidate) -> Answer<()> {
         self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], 0, &[]).map_err(NoMemory::from)?;
         self.root.set(&mut self.slots, Order::DeleteAt, of.slot, of.head.link(Order::DeleteAt), Some(1));
         Ok(())
@@ -175,23 +150,31 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `Corrupt`.
-    pub fn deleting(&self, txid: &Hash) -> Result<Candidate, UtxoRefusal> {
+    pub fn deleting(&self, txid: &Hash) -> Answer<Candidate> {
         let found = self.find_any(txid)?;
         if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoRefusal::TxNotFound) }
     }
 
-    /// Frees the bytes that a record keeps in the BlobStore, or returns the name of its external blob. Missing bytes are not an error.
+    /// Frees the bytes that a record keeps in the BlobStore, or returns the name of its external blob. Missing bytes, which an earlier
+    /// deletion had freed, are not an error, and are counted apart.
     ///
     /// # Errors
     /// `Corrupt`, and nothing has changed.
-    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
+    pub fn free_external(
+        &mut self,
+        blobs: &mut BlobStore,
+        of: &Candidate,
+        counts: &mut UtxoPruneCounts,
+    ) -> Answer<Option<ExternalStore>> {
         match location::of(&self.slots, of.slot, &of.head)? {
-            TransactionPlace::Record | TransactionPlace::Block { .. } => Ok(ExternalData::None),
-            TransactionPlace::External(store) => Ok(ExternalData::External(store)),
-            TransactionPlace::Blobs { parts, .. } => {
-                Ok(ExternalData::Freed { missing: !location::free(blobs, &parts)? })
-            }
+            TransactionPlace::Record | TransactionPlace::Block { .. } => {}
+            TransactionPlace::External(store) => return Ok(Some(store)),
+            TransactionPlace::Blobs { parts, .. } => match location::free(blobs, &parts)? {
+                true => counts.external_files_deleted += 1,
+                false => counts.external_files_missing += 1,
+            },
         }
+        Ok(None)
     }
 
     /// Returns whether a record has more pages than one step frees.
@@ -234,8 +217,8 @@ impl UtxoStore {
         STEP_PAGES
     }
 
-    /// Removes a record and its pages: the last step of a deletion.
-    pub fn remove(&mut self, of: &Candidate) {
+    /// Removes a record and its pages, and counts them: the last step of a deletion.
+    pub fn remove(&mut self, of: &Candidate, counts: &mut UtxoPruneCounts) {
         let &Candidate { slot, ref head } = of;
         // A parent whose output the double spend released has left the index, and may have been the record's neighbour there.
         let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
@@ -266,5 +249,7 @@ impl UtxoStore {
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);
         self.root.save_all(&mut self.slots);
+        counts.records_deleted += 1;
+        counts.pages_deleted += u64::from(head.extra_pages);
     }
 }

@@ -1,6 +1,6 @@
 //! Draft of a record: the parsed transaction, in any of its forms, and the bytes to store.
 
-use super::call::{Call, bad, check_height, hash_of};
+use super::call::{Answer, Call, bad, check_height, hash_of};
 use super::encoding;
 use super::limits::{MAX_OUTPUTS, at_most, check_least};
 use super::parse::{Parsed, Unhashed, hash_outputs, parse};
@@ -89,7 +89,7 @@ pub(super) type StoredBytes<'a> = (Cow<'a, [u8]>, Vec<BlobPtr>);
 ///
 /// # Errors
 /// `BadArgument` if there is no block, or a block occurs twice; `BadHeight`.
-pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusal> {
+pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Answer<()> {
     let ids = || mined.blocks.iter().map(|block| block.block_id);
     if mined.blocks.is_empty() {
         return Err(bad("mined", "it names no block"));
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub(super) fn uploaded(named: &Hash, raw: Vec<u8>, parts: Vec<BlobPtr>) -> Result<Self, UtxoRefusal> {
+    pub(super) fn uploaded(named: &Hash, raw: Vec<u8>, parts: Vec<BlobPtr>) -> Answer<Self> {
         let parsed = parse(&raw)?;
         if parsed.txid != *named {
             let why = "the uploaded bytes are another transaction's; abort the upload".into();
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `BadArgument`, `TooLarge`, `BadHeight`.
-    pub(super) fn outputs_only(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Self, UtxoRefusal> {
+    pub(super) fn outputs_only(partial: &PartialTransaction, height: u32, call: &Call) -> Answer<Self> {
         let txid = hash_of("txid", &partial.txid)?;
         at_most("outputs", u64::from(partial.total_outputs), u64::from(MAX_OUTPUTS))?;
         check_least(partial.total_outputs as usize, 0, 0)?;
@@ -139,8 +139,7 @@ impl<'a> Draft<'a> {
         hash_outputs(&mut [&mut transaction]);
         // A UTXOWrapper has 31 bits for the height.
         check_height(height, call.most)?;
-        let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
-        let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
+        let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), &partial.outputs);
         Ok(Self { parsed: transaction.parsed, size: wrapper.len() as u64, body: Body::Wrapper(wrapper) })
     }
 
@@ -148,7 +147,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `BadArgument`, `TooLarge`.
-    pub(super) fn external(external: &'a ExternalTransaction) -> Result<Self, UtxoRefusal> {
+    pub(super) fn external(external: &'a ExternalTransaction) -> Answer<Self> {
         match external.store.blob_key.len() {
             0 => return Err(bad("blob_key", "it is empty")),
             len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes of at most {MAX_BLOB_KEY}"))),
@@ -228,12 +227,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub(super) fn store(
-        &self,
-        blobs: &mut BlobStore,
-        head: &mut Head,
-        call: &Call,
-    ) -> Result<StoredBytes<'_>, UtxoRefusal> {
+    pub(super) fn store(&self, blobs: &mut BlobStore, head: &mut Head, call: &Call) -> Answer<StoredBytes<'_>> {
         let external = head.is_apart(call.settings);
         let mut new = Vec::new();
         let mut put = |bytes: &[u8]| {

@@ -3,6 +3,7 @@
 
 use super::record::Hash;
 use crate::sha256::{self, Message};
+use ic_coppice_interface::PartialOutput;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the longest script that is copied to be hashed.
@@ -67,18 +68,14 @@ pub fn inpoints(inputs: &[(Hash, u32)]) -> Vec<u8> {
 }
 
 /// Returns a UTXOWrapper: txid ‖ u32 LE (height·2 + coinbase) ‖ u32 LE n ‖ n × (u32 index, u64 value, u32 script length, script).
-pub fn wrapper<'a>(
-    txid: &Hash,
-    (height, coinbase): (u32, bool),
-    outputs: impl ExactSizeIterator<Item = (u32, u64, &'a [u8])>,
-) -> Vec<u8> {
+pub fn wrapper(txid: &Hash, (height, coinbase): (u32, bool), outputs: &[PartialOutput]) -> Vec<u8> {
     let height_coinbase = height.wrapping_mul(2) | u32::from(coinbase);
     let mut out = [&txid[..], &height_coinbase.to_le_bytes(), &(outputs.len() as u32).to_le_bytes()].concat();
-    for (index, value, script) in outputs {
+    for PartialOutput { index, satoshis, script } in outputs {
         out.extend(index.to_le_bytes());
-        out.extend(value.to_le_bytes());
+        out.extend(satoshis.to_le_bytes());
         out.extend((script.len() as u32).to_le_bytes());
-        out.extend(script);
+        out.extend_from_slice(script);
     }
     out
 }
@@ -86,6 +83,7 @@ pub fn wrapper<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_bytes::ByteBuf;
 
     fn hex(text: &str) -> Vec<u8> {
         (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
@@ -148,13 +146,14 @@ mod tests {
 
     #[test]
     fn a_wrapper_is_that_of_the_reference_byte_for_byte() {
-        let outputs = [(1, 5_000_000_000, &[0x51][..]), (3, 0, &[])];
+        let output = |index, satoshis, script: &[u8]| PartialOutput { index, satoshis, script: ByteBuf::from(script) };
+        let outputs = [output(1, 5_000_000_000, &[0x51]), output(3, 0, &[])];
         let mut expected = [7; 32].to_vec();
         expected.extend(hex("d1070000"));
         expected.extend(hex("02000000"));
         expected.extend(hex("0100000000f2052a010000000100000051"));
         expected.extend(hex("03000000000000000000000000000000"));
-        assert_eq!(wrapper(&[7; 32], (1_000, true), outputs.into_iter()), expected);
+        assert_eq!(wrapper(&[7; 32], (1_000, true), &outputs), expected);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! **Design.** Small records are not counted. On the heap all allocations count, even if the same message frees them; in stable memory,
 //! as many pages as the record's slots may touch, wherever they lie.
 
+use super::call::Answer;
 use super::draft::{Body, Draft};
 use super::limits::{CREATION_PAGES, OUTPUT, PAGE, PARENT, check_pages};
 use super::record::{ENTRY, HEAD_BLOCKS, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, parents};
-use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_storage::slots::Slots;
 
 /// Largest number of outputs, and of inputs, of a small record.
@@ -44,7 +44,7 @@ pub fn wanted(head: &Head) -> [(u32, u32); 5] {
 ///
 /// # Errors
 /// `TooLarge`.
-pub fn check(slots: &Slots, draft: &Draft, head: &Head, conflicting: bool) -> Result<u64, UtxoRefusal> {
+pub fn check(slots: &Slots, draft: &Draft, head: &Head, conflicting: bool) -> Answer<u64> {
     let (parsed, wanted) = (&draft.parsed, wanted(head));
     let (outputs, inputs) = (parsed.outputs.len() as u64, parsed.inputs.len() as u64);
     let hashing = HASHING + if parsed.extended { PIECE * inputs } else { 0 };

@@ -1,8 +1,8 @@
 //! Freezing and unfreezing outputs, and giving a frozen output to a new owner.
 
-use super::call::{Call, bad, hash_of};
+use super::call::{Answer, Call, bad, hash_of};
 use super::record::extras::{Extras, Reassigned};
-use super::record::{EntryAddress, FROZEN, REASSIGNED, UTXO, entries};
+use super::record::{Entry, EntryAddress, FROZEN, REASSIGNED, UTXO, entries};
 use super::store::{Found, UtxoStore};
 use ic_coppice_interface::{FreezeTarget, Reassign, UtxoRefusal};
 
@@ -11,31 +11,28 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, call: &Call) -> Result<u32, UtxoRefusal> {
+    pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, call: &Call) -> Answer<u32> {
         call.check()?;
         let found = self.find(&hash_of("txid", &target.txid)?)?;
-        let mut addresses = Vec::new();
-        let mut utxos = 0;
+        let (mut utxos, mut addresses) = (0, Vec::new());
+        let mut note = |_: u32, address: EntryAddress, entry: Entry| {
+            utxos += u32::from(entry.is(UTXO));
+            if entry.is(UTXO) && entry.is(FROZEN) != frozen {
+                addresses.push((address, entry.state));
+            }
+        };
         match target.vout {
             Some(vout) => {
                 let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
                 if let Some(hash) = &target.utxo_hash {
                     entry.check_hash(&hash_of("utxo_hash", hash)?)?;
                 }
-                utxos = 1;
-                if entry.is(FROZEN) != frozen {
-                    addresses.push((address, entry.state));
-                }
+                note(vout, address, entry);
             }
             None if target.utxo_hash.is_some() => {
                 return Err(bad("utxo_hash", "it is given without the output that has it"));
             }
-            None => entries(&self.slots, found.slot, &found.head, (0, u32::MAX), |_, address, entry| {
-                utxos += u32::from(entry.is(UTXO));
-                if entry.is(UTXO) && entry.is(FROZEN) != frozen {
-                    addresses.push((address, entry.state));
-                }
-            })?,
+            None => entries(&self.slots, found.slot, &found.head, (0, u32::MAX), note)?,
         }
         if utxos == 0 {
             return Err(UtxoRefusal::UtxoNotFound);
@@ -57,14 +54,14 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Result<u32, UtxoRefusal> {
+    pub fn reassign(&mut self, item: &Reassign, call: &Call) -> Answer<u32> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let old = hash_of("utxo_hash", &item.utxo_hash)?;
         let new = hash_of("new_utxo_hash", &item.new_utxo_hash)?;
         let vout = item.outpoint.vout;
-        let found = self.find(&txid)?;
-        let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
+        let Found { slot, mut head, .. } = self.find(&txid)?;
+        let (address, entry) = EntryAddress::utxo(&self.slots, slot, &head, vout)?;
         entry.check_hash(&old)?;
         if !entry.is(FROZEN) {
             return Err(UtxoRefusal::UtxoNotFrozen);
@@ -72,7 +69,6 @@ impl UtxoStore {
         if let Some(by) = entry.spent_by() {
             return Err(UtxoRefusal::Spent { by });
         }
-        let Found { slot, mut head, .. } = found;
         let spendable_at = call.height.saturating_add(call.settings.reassign_spendable_after);
         let mut extras = Extras::load(&self.slots, &head)?;
         extras.spendable_in.insert(vout, spendable_at);

@@ -1,5 +1,6 @@
 //! Size limits of a transaction and of a message.
 
+use super::call::Answer;
 use super::record::{ENTRY, INPUT};
 use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_storage::Meter;
@@ -43,7 +44,7 @@ pub fn meter(instructions: u64) -> Meter {
 /// # Errors
 /// `TooMuchWork`.
 #[inline]
-pub fn look_up(meter: &mut Meter) -> Result<(), UtxoRefusal> {
+pub fn look_up(meter: &mut Meter) -> Answer<()> {
     if meter.has_time() { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
 }
 
@@ -52,7 +53,7 @@ pub fn look_up(meter: &mut Meter) -> Result<(), UtxoRefusal> {
 /// # Errors
 /// `TooLarge`.
 #[inline]
-pub fn at_most(what: &str, there: u64, limit: u64) -> Result<(), UtxoRefusal> {
+pub fn at_most(what: &str, there: u64, limit: u64) -> Answer<()> {
     if there > limit { Err(UtxoRefusal::TooLarge { what: what.into(), limit }) } else { Ok(()) }
 }
 
@@ -60,7 +61,7 @@ pub fn at_most(what: &str, there: u64, limit: u64) -> Result<(), UtxoRefusal> {
 ///
 /// # Errors
 /// `TooLarge`.
-pub fn check_pages(pages: u64) -> Result<(), UtxoRefusal> {
+pub fn check_pages(pages: u64) -> Answer<()> {
     at_most("pages of 4 KiB that its creation changes", pages, CREATION_PAGES)
 }
 
@@ -68,7 +69,7 @@ pub fn check_pages(pages: u64) -> Result<(), UtxoRefusal> {
 ///
 /// # Errors
 /// `TooLarge`.
-pub fn check_least(outputs: usize, inputs: usize, bytes: usize) -> Result<(), UtxoRefusal> {
+pub fn check_least(outputs: usize, inputs: usize, bytes: usize) -> Answer<()> {
     let (outputs, inputs) = (outputs as u64, inputs as u64);
     check_pages((bytes as u64 + (OUTPUT + u64::from(ENTRY)) * outputs + 2 * u64::from(INPUT) * inputs) / PAGE)
 }

@@ -1,6 +1,6 @@
 //! Blocks that have a transaction, whether these are on the longest chain (`unmined_since`), and locks.
 
-use super::call::{Call, check_height, hash_of};
+use super::call::{Answer, Call, check_height, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, LATE, Order, at, encode_block, flag};
 use super::spend::Spends;
@@ -23,7 +23,7 @@ pub(super) struct MinedChange {
 
 impl UtxoStore {
     /// Returns the blocks that have a record's transaction.
-    pub(super) fn blocks(&self, head: &Head) -> Result<Vec<BlockRef>, UtxoRefusal> {
+    pub(super) fn blocks(&self, head: &Head) -> Answer<Vec<BlockRef>> {
         let mut blocks = head.head_blocks[..head.blocks.min(HEAD_BLOCKS) as usize].to_vec();
         if head.blocks > HEAD_BLOCKS {
             blocks.extend(Extras::load(&self.slots, head)?.blocks);
@@ -36,17 +36,17 @@ impl UtxoStore {
     /// # Errors
     /// `Corrupt`, only if the record has more blocks than its head has room for.
     #[inline]
-    pub(super) fn highest_block(&self, head: &Head) -> Result<u32, UtxoRefusal> {
+    pub(super) fn highest_block(&self, head: &Head) -> Answer<u32> {
         head.highest_of_few().map_or_else(|| self.highest_of_many(head), Ok)
     }
 
     #[cold]
-    pub(super) fn highest_of_many(&self, head: &Head) -> Result<u32, UtxoRefusal> {
+    pub(super) fn highest_of_many(&self, head: &Head) -> Answer<u32> {
         Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0))
     }
 
     /// Writes a record's blocks. The operation may fail in its middle if there are more blocks than the head has room for, now or before.
-    fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoRefusal> {
+    fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Answer<()> {
         let rest = blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();
         if head.blocks > HEAD_BLOCKS || !rest.is_empty() {
             let mut extras = Extras::load(&self.slots, head)?;
@@ -61,15 +61,9 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Returns whether a record has a block.
-    pub(super) fn has_block(&self, head: &Head, block_id: u32) -> Result<bool, UtxoRefusal> {
-        Ok(self.blocks(head)?.iter().any(|known| known.block_id == block_id))
-    }
-
-    /// Checks that a record does not have a block's id with another height or subtree.
-    fn check_same(&self, head: &Head, block: &BlockRef) -> Result<(), UtxoRefusal> {
-        let known = self.blocks(head)?.into_iter().find(|known| known.block_id == block.block_id);
-        known.filter(|known| known != block).map_or(Ok(()), |block| Err(UtxoRefusal::OtherBlock { block }))
+    /// Returns the block with an id if a record has it.
+    pub(super) fn block_of(&self, head: &Head, block_id: u32) -> Answer<Option<BlockRef>> {
+        Ok(self.blocks(head)?.into_iter().find(|known| known.block_id == block_id))
     }
 
     /// Adds a block to a transaction, or removes the block with its id, and returns the ids of the transaction's blocks. A transaction that
@@ -83,17 +77,16 @@ impl UtxoStore {
         item: &MinedTransaction,
         call: &Call,
         (blobs, bytes_of): (&mut BlobStore, impl BytesOf),
-    ) -> Result<Vec<u32>, UtxoRefusal> {
+    ) -> Answer<Vec<u32>> {
         call.check()?;
         check_height(block.block_height, call.most)?;
         let mut found = self.find(&hash_of("txid", &item.txid)?)?;
         let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
         let block = BlockRef { block_id, height, subtree: item.subtree };
-        if !unset {
-            self.check_same(&found.head, &block)?;
-        } else if self.has_block(&found.head, block_id)? {
-            self.keep_bytes(blobs, &found, bytes_of, call)?;
-            found.head = self.head(found.slot);
+        match self.block_of(&found.head, block_id)? {
+            Some(_) if unset => self.keep_bytes(blobs, &mut found, bytes_of, call)?,
+            Some(known) if known != block => return Err(UtxoRefusal::OtherBlock { block: known }),
+            _ => {}
         }
         let change = MinedChange { block, on_longest_chain, unset, clears: flag::LOCKED };
         let blocks = self.mine(found, &change, None, call)?.0;
@@ -111,7 +104,7 @@ impl UtxoStore {
         of: &MinedChange,
         spends: Option<&Spends>,
         call: &Call,
-    ) -> Result<(Vec<BlockRef>, u32), UtxoRefusal> {
+    ) -> Answer<(Vec<BlockRef>, u32)> {
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let head_blocks = head.blocks;
         // A coinbase that another block repeats (BIP 30) is spendable once the higher block is mature.
@@ -155,7 +148,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal, and nothing has changed.
-    fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoRefusal> {
+    fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Answer<()> {
         if since.is_some() && head.unmined_since().is_some() {
             return Ok(());
         }
@@ -173,7 +166,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`.
-    pub(super) fn mark_late(&mut self, slot: SlotId, head: &Head) -> Result<(), UtxoRefusal> {
+    pub(super) fn mark_late(&mut self, slot: SlotId, head: &Head) -> Answer<()> {
         let Some(height) = head.unmined_since() else { return Ok(()) };
         let key = height | LATE;
         self.reserve_more(&[(Order::UnminedSince, key)])?;
@@ -191,16 +184,16 @@ impl UtxoStore {
         on_longest_chain: bool,
         call: &Call,
         (blobs, bytes_of): (&mut BlobStore, impl BytesOf),
-    ) -> Result<(), UtxoRefusal> {
+    ) -> Answer<()> {
         call.check()?;
-        let found = self.find(&hash_of("txid", txid)?)?;
+        let mut found = self.find(&hash_of("txid", txid)?)?;
         if on_longest_chain && found.head.blocks == 0 {
             return Err(UtxoRefusal::NotMined);
         }
         if !on_longest_chain {
-            self.keep_bytes(blobs, &found, bytes_of, call)?;
+            self.keep_bytes(blobs, &mut found, bytes_of, call)?;
         }
-        let (slot, head) = (found.slot, self.head(found.slot));
+        let Found { slot, head, .. } = found;
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
         self.changing(3, |store| {
@@ -213,7 +206,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoRefusal> {
+    pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Answer<()> {
         call.check()?;
         let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
         self.changing(1, |store| {

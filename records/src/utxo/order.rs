@@ -100,19 +100,16 @@ impl Root {
             return Err(format!("UTXO store: slot {} does not hold the counters", slots.root()));
         }
         let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
-        let long = |at: usize| u64_at(&bytes, at);
-        let mut root = Self { records: long(0), pages: long(8), created: long(16), ..Self::default() };
-        for (order, index) in Order::ALL.into_iter().zip(&mut root.indexes) {
+        let [records, pages, created, reverts] = [0, 8, 16, REVERTS as usize].map(|at| u64_at(&bytes, at));
+        let indexes = Order::ALL.map(|order| {
             let at = line(order) as usize;
-            let word = long(at);
-            let rings = Rings { tree: word as u32, count: long(at + 8) };
-            *index = Index { rings, lowest: (word >> 32) as u32 };
-        }
+            let rings = Rings { tree: u32_at(&bytes, at), count: u64_at(&bytes, at + 8) };
+            Index { rings, lowest: u32_at(&bytes, at + 4) }
+        });
         let [run, bound, cutoff, retention, pruned] =
             std::array::from_fn(|nth| u32_at(&bytes, WINDOW as usize + 4 * nth));
-        root.window = RunWindow { run, bound, cutoff, retention };
-        (root.reverts, root.pruned) = (long(REVERTS as usize), pruned);
-        Ok(root)
+        let window = RunWindow { run, bound, cutoff, retention };
+        Ok(Self { records, pages, created, reverts, window, pruned, indexes })
     }
 
     /// Counts a revert of a spend or of a mined flag.
@@ -235,22 +232,17 @@ impl Root {
         slots.write(slots.root(), 0, &bytes);
     }
 
-    /// Returns the smallest key that is `from` or greater.
-    pub fn next_key(&self, slots: &Slots, order: Order, from: u32) -> Option<u32> {
-        self.first(slots, order, from).map(|(key, _)| key)
-    }
-
     /// Returns the smallest key that is `from` or greater, and the first record under the key.
     #[inline]
     pub fn first(&self, slots: &Slots, order: Order, from: u32) -> Option<(u32, SlotId)> {
-        self.indexes[order as usize].rings.next(slots, from)
+        radix::next(slots, self.indexes[order as usize].rings.tree, from)
     }
 
     /// Returns the keys that are `from` or greater, in order.
     pub fn keys(&self, slots: &Slots, order: Order, from: u32) -> impl Iterator<Item = u32> {
         let mut from = Some(from);
         iter::from_fn(move || {
-            let key = self.next_key(slots, order, from?)?;
+            let (key, _) = self.first(slots, order, from?)?;
             from = key.checked_add(1);
             Some(key)
         })

@@ -8,6 +8,7 @@
 //! `bitcoin_slices` parses the pieces; their order is parsed here, because no library knows the extended form. A txid is the double
 //! SHA-256 of the standard form, whichever form was given.
 
+use super::call::Answer;
 use super::encoding::{self, MAX_COPIED, is_utxo};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, at_most, check_least};
 use super::record::Hash;
@@ -84,35 +85,31 @@ impl<'a> Reader<'a> {
         &self.whole[self.at..]
     }
 
-    fn count(&mut self, what: &str, limit: u32) -> Result<u32, UtxoRefusal> {
-        let mut consumed = 0;
-        let count = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
+    fn count(&mut self, what: &str, limit: u32) -> Answer<u32> {
+        let count = scan_len(self.rest(), &mut self.at).map_err(|error| self.failed(what, &error))?;
         at_most(what, count, u64::from(limit))?;
-        self.at += consumed;
         Ok(count as u32)
     }
 
-    fn piece<T: Parse<'a> + AsRef<[u8]>>(&mut self, what: &str) -> Result<T, UtxoRefusal> {
+    fn piece<T: Parse<'a> + AsRef<[u8]>>(&mut self, what: &str) -> Answer<T> {
         let parsed = T::parse(self.rest()).map_err(|error| self.failed(what, &error))?;
         self.at += parsed.consumed();
         Ok(parsed.parsed_owned())
     }
 
     /// Skips a witness.
-    fn witness(&mut self) -> Result<(), UtxoRefusal> {
+    fn witness(&mut self) -> Answer<()> {
         let what = "a witness";
-        let mut consumed = 0;
-        let mut left = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
-        let mut at = self.at + consumed;
+        let mut at = self.at;
+        let mut left = scan_len(self.rest(), &mut at).map_err(|error| self.failed(what, &error))?;
         loop {
             (at, left) = pass_items(self.whole, at, left);
             if left == 0 {
                 break;
             }
-            let mut consumed = 0;
             let rest = self.whole.get(at..).unwrap_or_default();
-            let len = scan_len(rest, &mut consumed).map_err(|error| self.failed(what, &error))?;
-            at = (at + consumed).saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+            let len = scan_len(rest, &mut at).map_err(|error| self.failed(what, &error))?;
+            at = at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
             left -= 1;
         }
         if at > self.whole.len() {
@@ -122,10 +119,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn word(&mut self, what: &str) -> Result<u32, UtxoRefusal> {
-        let Some(word) = self.rest().first_chunk() else {
-            return Err(self.failed(what, &Error::MoreBytesNeeded));
-        };
+    fn word(&mut self, what: &str) -> Answer<u32> {
+        let word = self.rest().first_chunk().ok_or_else(|| self.failed(what, &Error::MoreBytesNeeded))?;
         self.at += 4;
         Ok(u32::from_le_bytes(*word))
     }
@@ -151,7 +146,7 @@ pub struct Unhashed<'a> {
 }
 
 /// Reads the parts of the transaction at the start of the reader's bytes. A transaction of `known` bytes or more is expected.
-fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoRefusal> {
+fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Answer<Unhashed<'a>> {
     let bytes = reader.whole;
     let version = reader.word("the version")?;
     let extended = reader.rest().starts_with(&EXTENDED);
@@ -211,7 +206,7 @@ impl<'a> Unhashed<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub fn first(bytes: &'a [u8]) -> Result<Option<Self>, UtxoRefusal> {
+    pub fn first(bytes: &'a [u8]) -> Answer<Option<Self>> {
         let whole = &bytes[..bytes.len().min(MAX_TRANSACTION as usize)];
         let mut reader = Reader { whole, at: 0, ended: false };
         match read(&mut reader, 0) {
@@ -226,7 +221,7 @@ impl<'a> Unhashed<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
+    pub fn whole(raw: &'a [u8]) -> Answer<Self> {
         at_most("bytes of a transaction", raw.len() as u64, MAX_TRANSACTION)?;
         let mut reader = Reader { whole: raw, at: 0, ended: false };
         let read = read(&mut reader, raw.len())?;
@@ -267,10 +262,9 @@ impl<'a> Unhashed<'a> {
     }
 }
 
-/// Returns the id of a whole transaction, or `None` if the bytes are none. Hashes no output.
-pub fn id(raw: &[u8]) -> Option<Hash> {
-    let mut transaction = Unhashed::whole(raw).ok()?;
-    Some(transaction.id())
+/// Returns whether the bytes are a whole transaction with this id. Hashes no output.
+pub fn is_transaction(raw: &[u8], txid: &Hash) -> bool {
+    Unhashed::whole(raw).is_ok_and(|mut transaction| transaction.id() == *txid)
 }
 
 /// Computes the ids of transactions, and the hashes of their outputs.
@@ -346,7 +340,7 @@ impl<'a> Messages<'a> for Outputs<'_, '_, 'a> {
 ///
 /// # Errors
 /// `BadTransaction`, `TooLarge`.
-pub fn parse(raw: &[u8]) -> Result<Box<Parsed>, UtxoRefusal> {
+pub fn parse(raw: &[u8]) -> Answer<Box<Parsed>> {
     let mut read = Unhashed::whole(raw)?;
     hash(&mut [&mut read]);
     Ok(read.parsed)

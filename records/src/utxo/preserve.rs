@@ -1,6 +1,6 @@
 //! Preserving records until a height: by a call, and for phase 1 of the pruner, which preserves parents and later lets it expire.
 
-use super::call::{Call, check_height, hash_of, if_found};
+use super::call::{Answer, Call, check_height, hash_of, if_found};
 use super::limits::{STEP, meter};
 use super::record::{Hash, Head, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
@@ -11,15 +11,12 @@ use ic_coppice_storage::table::same_key;
 /// Parents of a new unmined transaction that a message looks up at most, because each parent has separate pages.
 const MOST_LOOKED_UP: u32 = 10_000;
 
-/// A parent that cannot be preserved, and the reason.
-pub type Blocked = (Hash, UtxoRefusal);
-
 impl UtxoStore {
     /// Keeps a transaction from being deleted until a height, and returns whether the transaction has a record.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
+    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Answer<bool> {
         if until == 0 {
             return Err(UtxoRefusal::BadHeight(BadHeight::Zero));
         }
@@ -28,12 +25,7 @@ impl UtxoStore {
     }
 
     /// Preserves a record that `wanted` accepts. Returns whether it does, or `None` if the transaction has no record.
-    fn preserve_found(
-        &mut self,
-        txid: &Hash,
-        until: u32,
-        wanted: impl Fn(&Head) -> bool,
-    ) -> Result<Option<bool>, UtxoRefusal> {
+    fn preserve_found(&mut self, txid: &Hash, until: u32, wanted: impl Fn(&Head) -> bool) -> Answer<Option<bool>> {
         let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(None) };
         if !wanted(&head) {
             return Ok(Some(false));
@@ -53,14 +45,14 @@ impl UtxoStore {
     /// `first + most` if finding the parents takes too many instructions. Skips parents that cannot be read if `skips_unreadable`.
     ///
     /// # Errors
-    /// [`Blocked`]; earlier parents may be preserved.
+    /// The parent that cannot be preserved, and the reason; earlier parents may be preserved.
     pub fn preserve_parents(
         &mut self,
         of: &Candidate,
         (first, most): (u32, u32),
         (until, due_by): (u32, Option<u32>),
         skips_unreadable: bool,
-    ) -> Result<(u64, u32), Blocked> {
+    ) -> Result<(u64, u32), (Hash, UtxoRefusal)> {
         let (mut preserved, mut meter) = (0, meter(STEP));
         // Until this height, which may be above every block's; a later height stays.
         let inputs = match inputs_from(&self.slots, of.slot, &of.head, (first, most)) {
@@ -111,7 +103,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Result<(), UtxoRefusal> {
+    pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Answer<()> {
         self.changing(1, |store| {
             let link = of.head.link(Order::PreserveUntil);
             store.root.set(&mut store.slots, Order::PreserveUntil, of.slot, link, None);

@@ -1,16 +1,15 @@
 //! Queries of UTXO records.
 
-use super::call::{check_height, hash_of, if_found};
+use super::call::{Answer, check_height, hash_of, if_found};
 use super::encoding;
 use super::limits::{QUERY, at_most, look_up, meter};
-use super::parse::id;
-use super::record::extras::Extras;
+use super::parse::is_transaction;
+use super::record::extras::{Extras, Reassigned};
 use super::record::location::{self, file_type};
 use super::record::{
-    EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, extra_page,
-    flag, inputs,
+    EntryAddress, FROZEN, Hash, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, entries, extra_page, flag, inputs,
 };
-use super::store::{Found, UtxoStore};
+use super::store::{BytesOf, Found, UtxoStore};
 use ic_coppice_interface::methods::MAX_REPLY;
 use ic_coppice_interface::*;
 use ic_coppice_storage::NS;
@@ -35,7 +34,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Corrupt`.
-    pub fn get(&self, arg: &UtxoGet) -> Result<UtxoRecord, UtxoRefusal> {
+    pub fn get(&self, arg: &UtxoGet) -> Answer<UtxoRecord> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         let extras = Extras::load(&self.slots, &head)?;
         let blocks = self.blocks(&head)?;
@@ -50,6 +49,12 @@ impl UtxoStore {
         })?;
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
         let inpoints = if inpoints_fit { Some(encoding::inpoints(&inputs(&self.slots, slot, &head)?)) } else { None };
+        let reassignment = |Reassigned { vout, old, new, height }| Reassignment {
+            offset: vout,
+            utxo_hash: old.into_vec().into(),
+            new_utxo_hash: new.into_vec().into(),
+            block_height: height,
+        };
         let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
         let last_page = first_page.saturating_add(MAX_PAGES - 1);
         Ok(UtxoRecord {
@@ -65,7 +70,7 @@ impl UtxoStore {
             spent_extra_recs: head.spent_extra,
             extra_pages: (first_page..=head.extra_pages.min(last_page))
                 .map(|page| Ok(extra_page(&self.slots, slot, &head, page)?.1))
-                .collect::<Result<_, UtxoRefusal>>()?,
+                .collect::<Answer<_>>()?,
             extra_pages_cursor: Some(last_page.saturating_add(1)).filter(|page| *page <= head.extra_pages),
             spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
             frozen: head.any_frozen(),
@@ -80,16 +85,7 @@ impl UtxoStore {
             spending_height: Some(head.spending_height).filter(|height| *height > 0),
             blocks,
             transaction: location::of(&self.slots, slot, &head)?,
-            reassignments: extras
-                .reassignments
-                .into_iter()
-                .map(|r| Reassignment {
-                    offset: r.vout,
-                    utxo_hash: r.old.into_vec().into(),
-                    new_utxo_hash: r.new.into_vec().into(),
-                    block_height: r.height,
-                })
-                .collect(),
+            reassignments: extras.reassignments.into_iter().map(reassignment).collect(),
             deleted_children,
             fee: head.is(flag::FEE).then_some(head.fee),
             size_in_bytes: head.size,
@@ -103,17 +99,11 @@ impl UtxoStore {
         })
     }
 
-    /// Returns a part of a transaction's bytes, or of its TxInpoints. `in_block` reads bytes of a block's body: the block, the first byte,
-    /// the number of bytes; `None` if the block does not have them.
+    /// Returns a part of a transaction's bytes, or of its TxInpoints.
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `External`, `NotKept`, `Corrupt`.
-    pub fn transaction(
-        &self,
-        blobs: &BlobStore,
-        arg: &UtxoGetPart,
-        in_block: impl Fn(u64, u64, u64) -> Option<Vec<u8>>,
-    ) -> Result<TransactionPart, UtxoRefusal> {
+    pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart, bytes_of: impl BytesOf) -> Answer<TransactionPart> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         if arg.part == UtxoPart::Inpoints {
             let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head)?);
@@ -135,9 +125,8 @@ impl UtxoStore {
             TransactionPlace::Blobs { parts, .. } => location::read(blobs, parts.iter().map(Into::into), offset, len)?,
             TransactionPlace::Block { number, offset: at } => {
                 // Another block may have the number since.
-                let is_it = |bytes: &Vec<u8>| id(bytes).is_some_and(|txid| txid == head.txid);
-                let whole = in_block(*number, *at, head.size).filter(is_it).ok_or(UtxoRefusal::NotKept)?;
-                whole[offset as usize..(offset + len) as usize].to_vec()
+                let whole = bytes_of(blobs, *number, (*at, head.size)).filter(|raw| is_transaction(raw, &head.txid));
+                whole.ok_or(UtxoRefusal::NotKept)?[offset as usize..(offset + len) as usize].to_vec()
             }
             _ => {
                 let mut bytes = Vec::new();
@@ -154,7 +143,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is not an error.
-    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
+    pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Answer<Vec<UtxoSpendState>> {
         check_height(at, most)?;
         at_most("outpoints", outpoints.len() as u64, MAX_OUTPOINTS as u64)?;
         let (mut last, mut meter): (Option<(Hash, Option<Found>)>, _) = (None, meter(QUERY));
@@ -170,12 +159,11 @@ impl UtxoStore {
         outpoints.iter().map(state).collect()
     }
 
-    fn spend_state(&self, found: Option<&Found>, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
+    fn spend_state(&self, found: Option<&Found>, vout: u32, at: u32) -> Answer<UtxoSpendState> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let Some(found) = found else { return Ok(absent) };
         let head = &found.head;
-        let entry = EntryAddress::entry(&self.slots, found.slot, head, vout)?;
-        let entry = entry.filter(|entry| entry.is(UTXO));
+        let entry = if_found(EntryAddress::utxo(&self.slots, found.slot, head, vout))?.map(|(_, entry)| entry);
         let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
         let status = if head.is(flag::CONFLICTING) {
             SpendStatus::Conflicting
@@ -205,11 +193,10 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `BadArgument` if the cursor's txid does not have 32 bytes.
-    pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
+    pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Answer<UnminedPage> {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
-        let place =
-            |cursor: &UnminedCursor| hash_of("cursor.txid", &cursor.txid).map(|txid| (cursor.created_at_ns, txid));
-        let after = cursor.map(place).transpose()?;
+        let txid = cursor.map(|cursor| hash_of("cursor.txid", &cursor.txid)).transpose()?;
+        let after = cursor.map(|cursor| cursor.created_at_ns).zip(txid);
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
         let mut more = false;
         for second in self.root.keys(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32)) {
@@ -217,7 +204,15 @@ impl UtxoStore {
             let first = self.first_unmined(second, after, room + 1);
             more = first.len() > room;
             let heads = first.into_iter().take(room).filter_map(|(_, _, slot)| self.read_head(slot));
-            transactions.extend(heads.map(|head| unmined_transaction(&head)));
+            transactions.extend(heads.map(|head| UnminedTransaction {
+                txid: head.txid.into(),
+                created_at_ns: head.created_at_ns,
+                unmined_since: head.unmined_since().unwrap_or(0),
+                fee: head.is(flag::FEE).then_some(head.fee),
+                size_in_bytes: head.size,
+                locked: head.is(flag::LOCKED),
+                conflicting: head.is(flag::CONFLICTING),
+            }));
             if more {
                 break;
             }
@@ -243,17 +238,5 @@ impl UtxoStore {
             }
         }
         first.into_sorted_vec()
-    }
-}
-
-fn unmined_transaction(head: &Head) -> UnminedTransaction {
-    UnminedTransaction {
-        txid: head.txid.into(),
-        created_at_ns: head.created_at_ns,
-        unmined_since: head.unmined_since().unwrap_or(0),
-        fee: head.is(flag::FEE).then_some(head.fee),
-        size_in_bytes: head.size,
-        locked: head.is(flag::LOCKED),
-        conflicting: head.is(flag::CONFLICTING),
     }
 }

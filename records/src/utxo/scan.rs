@@ -1,6 +1,7 @@
 //! Walk of an ordered index from a cursor, over messages: the record after the cursor, checked whole, and its key. The pruner's run
 //! (`pruning/run.rs`) walks with it, because between two messages any record may change, move or disappear.
 
+use super::call::Answer;
 use super::limits::STEP_PAGES;
 use super::order::{self, RunWindow};
 use super::record::{EXTRA, HEAD, Hash, Head, LATE, Order, at, flag, page_at, page_slot};
@@ -108,7 +109,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn candidate(&self, slot: SlotId, listed: Option<(Order, u32)>) -> Result<Candidate, UtxoRefusal> {
+    pub fn candidate(&self, slot: SlotId, listed: Option<(Order, u32)>) -> Answer<Candidate> {
         let slots = &self.slots;
         let corrupt = |what: &str| UtxoRefusal::Corrupt { why: format!("{what} of the record in slot {slot}") };
         let head = self.read_head(slot).ok_or_else(|| corrupt("the head"))?;
@@ -166,7 +167,7 @@ impl UtxoStore {
 
     /// Returns the lowest height at which a record is examined for deletion, if there is one.
     pub fn first_due(&self) -> Option<u32> {
-        self.root.next_key(&self.slots, Order::DeleteAt, 0)
+        self.root.first(&self.slots, Order::DeleteAt, 0).map(|(key, _)| key)
     }
 
     /// Returns the number of records that are examined for deletion at heights `from` to `to`, at most `most`.
@@ -177,14 +178,14 @@ impl UtxoStore {
 
     /// Returns whether no run has examined a late record yet.
     pub fn has_late(&self) -> bool {
-        self.root.next_key(&self.slots, Order::UnminedSince, LATE).is_some()
+        self.root.first(&self.slots, Order::UnminedSince, LATE).is_some()
     }
 
     /// Moves a late record to its height, after a run has examined it.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn clear_late(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
+    pub fn clear_late(&mut self, of: &Candidate) -> Answer<()> {
         let link = of.head.link(Order::UnminedSince);
         let key = link.key & !LATE;
         self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], 0, &[]).map_err(NoMemory::from)?;
@@ -197,7 +198,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
-    pub fn postpone(&mut self, of: &Candidate, key: u32) -> Result<bool, UtxoRefusal> {
+    pub fn postpone(&mut self, of: &Candidate, key: u32) -> Answer<bool> {
         let link = of.head.link(Order::DeleteAt);
         if link.key == key {
             return Ok(false);

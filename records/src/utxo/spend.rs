@@ -1,6 +1,6 @@
 //! Spending outputs: all spends of a transaction are checked and planned, then sorted by address, then written.
 
-use super::call::{Call, hash_of};
+use super::call::{Answer, Call, hash_of};
 use super::limits::{OPERATION, look_up, meter};
 use super::record::extras::Extras;
 use super::record::{Entry, EntryAddress, FROZEN, Hash, REASSIGNED, SPENDER_DELETED, SPENT, flag};
@@ -82,7 +82,7 @@ pub(super) enum Strictness {
 
 impl UtxoStore {
     /// Returns the height from which on a reassigned output is spendable.
-    pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoRefusal> {
+    pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Answer<u32> {
         if found.extras.get().is_none() {
             let _ = found.extras.set(Extras::load(&self.slots, &found.head)?);
         }
@@ -102,7 +102,7 @@ impl UtxoStore {
         (spender, vin): (&Hash, u32),
         call: &Call,
         strictness: Strictness,
-    ) -> Result<(EntryAddress, Entry, bool), UtxoRefusal> {
+    ) -> Answer<(EntryAddress, Entry, bool)> {
         let (address, entry) = self.check_output(found, vout, hash, call, strictness)?;
         if !entry.is(SPENT) {
             return Ok((address, entry, true));
@@ -128,7 +128,7 @@ impl UtxoStore {
         hash: Option<&Hash>,
         call: &Call,
         strictness: Strictness,
-    ) -> Result<(EntryAddress, Entry), UtxoRefusal> {
+    ) -> Answer<(EntryAddress, Entry)> {
         let head = &found.head;
         if strictness != Strictness::Winner {
             if head.is(flag::CONFLICTING) {
@@ -189,7 +189,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal.
-    pub(super) fn make(&mut self, spends: &Spends, call: &Call) -> Result<u32, UtxoRefusal> {
+    pub(super) fn make(&mut self, spends: &Spends, call: &Call) -> Answer<u32> {
         let Spends { spender, planned, .. } = spends;
         let mut spent = 0;
         // Most transactions spend from one or two records, so the first record takes no memory.
@@ -222,7 +222,7 @@ impl UtxoStore {
         spender: &Hash,
         call: &Call,
         (last, above, meter): (&mut Option<Found>, &mut u32, &mut Meter),
-    ) -> Result<Planned, UtxoRefusal> {
+    ) -> Answer<Planned> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
         // Inputs often spend several outputs of one transaction.

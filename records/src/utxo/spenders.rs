@@ -1,12 +1,11 @@
 //! Checks of a record's spenders for the defensive check of phase 2 (`pruning/delete.rs`): a record whose spender is not stable is
 //! kept. A spender is *stable* if it is mined, and its highest block is at least the retention below the run's height.
 
-use super::call::if_found;
+use super::call::{Answer, if_found};
 use super::limits::{STEP, meter};
 use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::UtxoStore;
-use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_storage::table::same_key;
 
 /// The reason that a spender is not stable (`pruner-service.md` 2.5).
@@ -42,7 +41,7 @@ impl UtxoStore {
         outputs: (u32, u32),
         current: u32,
         retention: u32,
-    ) -> Result<(Option<Unstable>, u32), UtxoRefusal> {
+    ) -> Answer<(Option<Unstable>, u32)> {
         let mut result = Ok(None);
         let (mut next, mut meter) = (None, meter(STEP));
         let mut last: Option<Hash> = None;
@@ -64,7 +63,7 @@ impl UtxoStore {
         Ok((result?, next.unwrap_or(first.saturating_add(count)).min(of.head.outputs)))
     }
 
-    fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Result<Option<Unstable>, UtxoRefusal> {
+    fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Answer<Option<Unstable>> {
         let Some(found) = if_found(self.find_any(&entry.spender.0))? else { return Ok(Some(Unstable::Absent)) };
         let head = &found.head;
         if !head.mined() {

@@ -1,6 +1,6 @@
 //! [`UtxoStore`]: opening, finding a record, evaluating a record's place in the indexes, and doing several changes or none.
 
-use super::call::Call;
+use super::call::{Answer, Call};
 use super::order::{Root, RunWindow};
 use super::record::extras::Extras;
 use super::record::{Due, HEAD, Hash, Head, Order, at, flag};
@@ -41,7 +41,7 @@ pub(super) struct Used {
     pub read: u64,
 }
 
-/// Reads bytes of a kept block's body: of a block, from the first byte, and their number.
+/// Reads bytes of a kept block's body: of a block, from the first byte, and their number. `None` if the block does not have them.
 pub trait BytesOf: Fn(&BlobStore, u64, (u64, u64)) -> Option<Vec<u8>> {}
 
 impl<F: Fn(&BlobStore, u64, (u64, u64)) -> Option<Vec<u8>>> BytesOf for F {}
@@ -58,7 +58,7 @@ pub(super) struct Found {
 impl UtxoStore {
     /// Returns whether a growth was deferred to a separate message since this message began.
     pub fn is_growth_wanted(&self) -> bool {
-        self.slots.is_growth_wanted()
+        self.slots.arena().growth().is_wanted()
     }
 
     /// Opens the store over its spaces, or makes an empty store. The cost does not depend on the number of records.
@@ -114,7 +114,7 @@ impl UtxoStore {
 
     /// Finds the record of a transaction, also while it is being deleted.
     #[inline]
-    pub(super) fn find_any(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
+    pub(super) fn find_any(&self, txid: &Hash) -> Answer<Found> {
         let mut damaged = None;
         let found = self.table.find(self.table.hash(txid), |value| {
             let slot = value as SlotId;
@@ -142,7 +142,7 @@ impl UtxoStore {
 
     /// Finds the record of a transaction, hidden once it is being deleted.
     #[inline]
-    pub(super) fn find(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
+    pub(super) fn find(&self, txid: &Hash) -> Answer<Found> {
         let found = self.find_any(txid)?;
         if found.head.is(flag::DELETING) { Err(UtxoRefusal::TxNotFound) } else { Ok(found) }
     }
@@ -185,11 +185,7 @@ impl UtxoStore {
     /// Runs an operation that makes at most `entries` entries in the ordered indexes. The operation can fail only if it lacks memory for
     /// the entries, and then it is undone. If the memory can be reserved, the usual case, no journal is kept. Other operations that may fail in their
     /// middle use [`atomically`](Self::atomically).
-    pub(super) fn changing<T>(
-        &mut self,
-        entries: u32,
-        run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>,
-    ) -> Result<T, UtxoRefusal> {
+    pub(super) fn changing<T>(&mut self, entries: u32, run: impl FnOnce(&mut Self) -> Answer<T>) -> Answer<T> {
         if self.reserve_entries(entries) { run(self) } else { self.atomically(run) }
     }
 
@@ -199,7 +195,7 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`.
     #[inline]
-    pub(super) fn reserve_more(&self, entering: &[(Order, u32)]) -> Result<(), UtxoRefusal> {
+    pub(super) fn reserve_more(&self, entering: &[(Order, u32)]) -> Answer<()> {
         if self.slots.is_undoable() {
             self.root.reserve(&self.slots, entering, 0, &[]).map_err(NoMemory::from)?;
         }
@@ -211,7 +207,7 @@ impl UtxoStore {
     /// # Errors
     /// `Corrupt`.
     #[inline]
-    pub(super) fn check_links(&self, slot: SlotId, head: &Head, orders: [Order; 2]) -> Result<(), UtxoRefusal> {
+    pub(super) fn check_links(&self, slot: SlotId, head: &Head, orders: [Order; 2]) -> Answer<()> {
         for link in orders.map(|order| head.link(order)) {
             if link.next != 0 && !rings::is_linked(&self.slots, link) {
                 return Err(UtxoRefusal::Corrupt { why: format!("the neighbours of the record in slot {slot}") });
@@ -225,7 +221,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal; the index is not up to date then.
-    pub(super) fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoRefusal> {
+    pub(super) fn evaluate(&mut self, slot: SlotId, call: &Call) -> Answer<()> {
         let head = self.decode_head(slot).unwrap_or_else(|| Self::gone(slot));
         let now = head.delete_at();
         let preserved = head.link(Order::PreserveUntil).next != 0;

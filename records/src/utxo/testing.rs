@@ -23,6 +23,7 @@ impl UtxoStore {
 mod tests_only {
     use super::{Call, UtxoRefusal, UtxoStore};
     use crate::utxo::record::{Hash, Order};
+    use ic_coppice_interface::UtxoPruneCounts;
     use ic_coppice_storage::blob::BlobStore;
     use ic_coppice_storage::slots::SlotId;
 
@@ -31,10 +32,11 @@ mod tests_only {
         pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
             let of = self.candidate(self.find_any(txid)?.slot, None)?;
             let parents = self.parents(&of, (0, u32::MAX))?;
-            self.free_external(blobs, &of)?;
-            let done = self.mark_parents(&of, &parents, call)?;
-            self.remove(&of);
-            Ok((done.marked + done.released) as u32)
+            let mut counts = UtxoPruneCounts::default();
+            self.free_external(blobs, &of, &mut counts)?;
+            self.mark_parents(&of, &parents, call, &mut counts)?;
+            self.remove(&of, &mut counts);
+            Ok((counts.parents_updated + counts.outputs_released) as u32)
         }
 
         /// Returns the slot of a record.

@@ -1,6 +1,6 @@
 //! Unspending: takes outputs back from their spenders.
 
-use super::call::{Call, hash_of};
+use super::call::{Answer, Call, hash_of};
 use super::record::EntryAddress;
 use super::store::{Found, UtxoStore};
 use ic_coppice_interface::{Batch, Unspend, UtxoRefusal};
@@ -31,12 +31,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub(super) fn unspend(
-        &mut self,
-        item: &Unspend,
-        call: &Call,
-        last: &mut Option<UnspentRun>,
-    ) -> Result<bool, UtxoRefusal> {
+    pub(super) fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut Option<UnspentRun>) -> Answer<bool> {
         // One entry for the run that this item may end, and one for the item's own.
         if self.reserve_entries(2) {
             return self.unspend_next(item, call, last);
@@ -50,12 +45,7 @@ impl UtxoStore {
         })
     }
 
-    fn unspend_next(
-        &mut self,
-        item: &Unspend,
-        call: &Call,
-        last: &mut Option<UnspentRun>,
-    ) -> Result<bool, UtxoRefusal> {
+    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut Option<UnspentRun>) -> Answer<bool> {
         call.check()?;
         let txid = hash_of("txid", &item.outpoint.txid)?;
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
@@ -90,7 +80,7 @@ impl UtxoStore {
         self.finish(call, last).unwrap_or_else(|error| Ic::trap(&format!("unspend: {error}")));
     }
 
-    fn finish(&mut self, call: &Call, last: &mut Option<UnspentRun>) -> Result<(), UtxoRefusal> {
+    fn finish(&mut self, call: &Call, last: &mut Option<UnspentRun>) -> Answer<()> {
         let Some(run) = last.take() else { return Ok(()) };
         if let Some((page, count)) = run.page {
             page.count_spent(&mut self.slots, -count);

@@ -14,7 +14,7 @@
 //! others:  an upload, the same
 //! ```
 
-use super::call::{bad, hash_of};
+use super::call::{Answer, bad, hash_of};
 use super::limits::{MAX_TRANSACTION, at_most};
 use super::record::{Hash, location};
 use crate::places;
@@ -237,12 +237,7 @@ impl Uploads {
     ///
     /// # Errors
     /// `NoUpload`, `Corrupt`.
-    pub(super) fn complete(
-        &self,
-        blobs: &BlobStore,
-        txid: &Hash,
-        by: Principal,
-    ) -> Result<(Vec<u8>, Vec<BlobPtr>), UtxoRefusal> {
+    pub(super) fn complete(&self, blobs: &BlobStore, txid: &Hash, by: Principal) -> Answer<(Vec<u8>, Vec<BlobPtr>)> {
         let mut whole = self.open.values().filter(|open| open.by == by && open.progress().missing == 0);
         let open = whole.find(|open| open.txid.as_slice() == txid).ok_or(UtxoRefusal::NoUpload)?;
         Ok((location::read(blobs, open.parts.iter().copied(), 0, open.length)?, open.parts.clone()))

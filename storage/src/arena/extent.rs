@@ -31,7 +31,8 @@ const ENTRIES: u64 = GRANULE;
 pub const SIDE: u64 = 8_192;
 /// Bytes of a line of the sets.
 pub const LINE: u64 = 64;
-const ENTRY: u64 = 16;
+/// Bytes of a granule's entry, and of its line.
+pub const ENTRY: u64 = 16;
 const _: () = assert!(LEVEL_2 + MAX_GRANULES.div_ceil(64 * EXTENT) * LINE <= LEVEL_0);
 const _: () = assert!(LEVEL_1 + LINE <= LEVEL_2 + SIDE && LEVEL_1 + LINE + SIDE <= ENTRIES);
 const BLOCK_DATA: u64 = 2 * BLOCK_GRANULES * ENTRY;
@@ -110,18 +111,14 @@ pub fn last_end(pages: u64) -> u64 {
     most - most % if most < SMALL { MIB } else { BLOCK_GRANULES }
 }
 
-/// The first end at or behind a granule that an arena may have.
-fn end_at(granule: u64) -> u64 {
-    granule.next_multiple_of(if granule <= SMALL { MIB } else { BLOCK_GRANULES }).min(MAX_GRANULES)
-}
-
 /// The end of an arena after it has passed over strays: behind them, and behind an extent whose front is among them, because that extent
 /// has no place for the data of its granules.
 pub fn end_after(end: u64, strays: &Range<u64>) -> u64 {
     if strays.end <= end || strays.is_empty() {
         return end;
     }
-    let to = end_at(strays.end);
+    // The first end behind the strays that an arena may have.
+    let to = strays.end.next_multiple_of(if strays.end <= SMALL { MIB } else { BLOCK_GRANULES }).min(MAX_GRANULES);
     let last = (to - 1) / EXTENT * EXTENT;
     if has_stray_front(last, end, strays) { last + EXTENT } else { to }
 }

@@ -11,7 +11,7 @@ impl<P: Platform> Arena<P> {
     pub fn set_owner(&self, granule: u64, entry: Entry, owner: Owner) {
         self.change(|state, _| {
             debug_assert_eq!(state.limits.counts(entry.owner), state.limits.counts(owner));
-            state.granules.set(granule, &Entry { owner, ..entry });
+            Entry { owner, ..entry }.write(state.raw, granule);
             let granules = entry.granules() as i32;
             state.counters.change_kept(state.raw, entry.owner, -granules);
             state.counters.change_kept(state.raw, owner, granules);
@@ -22,7 +22,7 @@ impl<P: Platform> Arena<P> {
     #[inline]
     pub fn quarantine(&self, granule: u64, entry: Entry) {
         self.change(|state, _| {
-            state.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
+            Entry { state: SlotState::Quarantine, ..entry }.write(state.raw, granule);
             state.shared().insert(SetId::QUARANTINE, granule);
             state.counters.change_quarantined(state.raw, entry.class, 1);
         });
@@ -37,9 +37,7 @@ impl<P: Platform> Arena<P> {
     /// Frees granules, of which [`take_granules`](Self::take_granules) returned the first to `owner`. If the entry contradicts this, they are
     /// written off, so that memory of another owner is never freed.
     pub fn give_granules(&self, owner: Owner, granule: u64, granules: u64) {
-        let is_right =
-            |entry: &Entry| entry.state == SlotState::Taken && entry.owner == owner && entry.granules() == granules;
-        match self.entry(granule).and_then(Result::ok).filter(is_right) {
+        match self.taken(owner, granule).filter(|entry| entry.granules() == granules) {
             Some(entry) => self.give(granule, entry),
             None => (0..granules).for_each(|_| self.lose(Class::SMALLEST, owner)),
         }
@@ -80,7 +78,7 @@ impl<P: Platform> Arena<P> {
     #[inline(never)]
     pub fn is_free(&self, granule: u64) -> bool {
         self.with(|state| {
-            let start = |class: Class| state.granules.get(granule / class.granules() * class.granules());
+            let start = |class: Class| Entry::read(state.raw, granule / class.granules() * class.granules());
             let begins = |entry: Entry, class| entry.state == SlotState::Free && entry.class >= class;
             Class::all().any(|class| start(class).is_ok_and(|entry| begins(entry, class)))
         })
@@ -123,7 +121,7 @@ impl<P: Platform> State<P> {
     fn free_pieces(&mut self, is_counted: bool, granule: u64, granules: u64) {
         let mut at = granule;
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
-            match self.granules.get(at) {
+            match Entry::read(self.raw, at) {
                 Ok(entry) if is_counted => self.free_counted(at, class, entry),
                 Ok(entry) => self.free_piece(Side::Shared, at, class, entry),
                 Err(Undecodable) => self.counters.lose(self.raw, class),
@@ -145,7 +143,7 @@ impl<P: Platform> State<P> {
         let sets = &mut self.sets[side.index()];
         let old = sets.word(SetId::free(class), granule);
         if old >> ((granule ^ class.granules()) % 64) & 1 == 0 {
-            self.granules.set(granule, &entry.free(class));
+            entry.free(class).write(self.raw, granule);
             sets.set_word(SetId::free(class), granule, old, old | 1 << (granule % 64));
             self.counters.add_free(side, class, 1);
         } else {
@@ -183,23 +181,23 @@ impl<P: Platform> State<P> {
             let buddy = at ^ class.granules();
             let joined = match class.larger() {
                 Some(larger) if *word >> (buddy % 64) & 1 == 1 => {
-                    let of = self.granules.get(buddy).ok();
+                    let of = Entry::read(self.raw, buddy).ok();
                     of.filter(|of| of.state == SlotState::Free && of.class == class).map(|of| (larger, of))
                 }
                 _ => None,
             };
             let Some((larger, of_buddy)) = joined else {
                 *word |= 1 << (at % 64);
-                self.granules.set(at, &entry.free(class));
+                entry.free(class).write(self.raw, at);
                 self.counters.add_free(side, class, 1);
                 break None;
             };
             *word &= !(1 << (buddy % 64));
             self.counters.add_free(side, class, -1);
             if buddy > at {
-                self.granules.set(buddy, &of_buddy.inside());
+                of_buddy.inside().write(self.raw, buddy);
             } else {
-                self.granules.set(at, &entry.inside());
+                entry.inside().write(self.raw, at);
                 (at, entry) = (buddy, of_buddy);
             }
             class = larger;

@@ -14,11 +14,10 @@
 //! cleared: its generation stays with the granule for ever, whichever slot the granule belongs to.
 
 use super::class::{Class, GRANULE, Owner};
-use super::extent;
+use super::extent::{self, ENTRY};
 use crate::bytes::u32_at;
 use crate::{Platform, Raw};
 
-const ENTRY: u64 = 16;
 const MARK: u8 = 0xC0;
 
 /// The state of a slot (`pruning-spec-v1.md` 1.3). An entry has its number, from 1 on.
@@ -90,21 +89,29 @@ impl Entry {
         }
     }
 
+    /// Reads the entry of `granule`, which must lie inside the arena. Inlined, because a call would return the entry through memory.
+    #[inline(always)]
+    pub(super) fn read(raw: Raw<impl Platform>, granule: u64) -> Result<Self, Undecodable> {
+        Self::decode(raw.read(extent::entry(granule)))
+    }
+
+    /// Writes the entry of `granule`.
+    #[inline]
+    pub(super) fn write(&self, raw: Raw<impl Platform>, granule: u64) {
+        raw.write(extent::entry(granule), &self.encode());
+    }
+
     #[inline(always)]
     fn encode(&self) -> [u8; ENTRY as usize] {
         let mut entry = [0; ENTRY as usize];
-        entry[0..4].copy_from_slice(&self.generation.to_le_bytes());
-        entry[4..8].copy_from_slice(&self.len.to_le_bytes());
-        entry[8] = self.state as u8 + 1;
-        entry[9] = self.class.index() as u8;
-        entry[10] = self.owner.index() as u8;
-        entry[11] = MARK;
+        entry[..8].copy_from_slice([self.generation, self.len].map(u32::to_le_bytes).as_flattened());
+        entry[8..12].copy_from_slice(&[self.state as u8 + 1, self.class.index() as u8, self.owner.index() as u8, MARK]);
         entry
     }
 
     /// Returns whether the bytes are a used blob's entry that decodes, with this generation, length and bytes of its class.
     #[inline(always)]
-    fn is_used(entry: &[u8; ENTRY as usize], generation: u32, len: u32, class: u32) -> bool {
+    pub(super) fn is_used(entry: &[u8; ENTRY as usize], generation: u32, len: u32, class: u32) -> bool {
         let size = Class::from_index(entry[9]).map_or(0, Class::size);
         (entry[8], entry[11], size) == (1, MARK, class)
             && (u32_at(entry, 0), u32_at(entry, 4)) == (generation, len)
@@ -133,30 +140,6 @@ impl Entry {
             return Err(Undecodable);
         }
         Ok(entry_)
-    }
-}
-
-/// The table of all granules.
-pub struct GranuleTable<P: Platform>(pub Raw<P>);
-
-impl<P: Platform> GranuleTable<P> {
-    /// Returns the entry of `granule`, which must lie inside the arena. Inlined, because a call would return the entry through memory.
-    #[inline(always)]
-    pub fn get(&self, granule: u64) -> Result<Entry, Undecodable> {
-        Entry::decode(self.0.read(extent::entry(granule)))
-    }
-
-    /// Returns whether the entry of `granule` is that of a used blob with this generation, length and bytes of its class. Decoding takes
-    /// twice as many instructions.
-    #[inline(always)]
-    pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
-        self.0.read_with(extent::entry(granule), |entry| Entry::is_used(entry, generation, len, class))
-    }
-
-    /// Writes the entry of `granule`.
-    #[inline]
-    pub fn set(&self, granule: u64, entry: &Entry) {
-        self.0.write(extent::entry(granule), &entry.encode());
     }
 }
 

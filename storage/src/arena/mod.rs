@@ -45,7 +45,6 @@ use class::Side;
 use counters::{Counters, RESERVED_CYCLES};
 use demand::Demand;
 use extent::TO_LINE;
-use granules::GranuleTable;
 use limits::{Limits, Wanted};
 use sets::GranuleSets;
 use std::cell::RefCell;
@@ -71,7 +70,6 @@ struct State<P: Platform> {
     /// The owner of strays.
     strays: Owner,
     superblock: Superblock,
-    granules: GranuleTable<P>,
     /// The free slots of both sides; the quarantine lies on the shared one.
     sets: [GranuleSets<P>; 2],
     counters: Counters,
@@ -106,7 +104,6 @@ impl<P: Platform> Arena<P> {
             raw,
             strays: shares.strays,
             superblock,
-            granules: GranuleTable(raw),
             sets: Side::ALL.map(|side| GranuleSets::open(raw, side, counters.end)),
             fresh: counters.end,
             counters,
@@ -183,13 +180,22 @@ impl<P: Platform> Arena<P> {
     /// Returns the entry of a granule, or `None` for a granule after the arena's end.
     #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
-        self.with(|state| (granule < state.counters.end).then(|| state.granules.get(granule)))
+        self.with(|state| (granule < state.counters.end).then(|| Entry::read(state.raw, granule)))
     }
 
-    /// Returns whether the slot of a granule is a used blob with this generation, length and bytes of its class.
+    /// Returns the entry of a granule if a store other than the blobs took its slot for `owner`; `None` also if the entry does not decode.
+    #[inline(always)]
+    pub fn taken(&self, owner: Owner, granule: u64) -> Option<Entry> {
+        let entry = self.entry(granule)?.ok()?;
+        (entry.state == SlotState::Taken && entry.owner == owner).then_some(entry)
+    }
+
+    /// Returns whether the slot of a granule is a used blob with this generation, length and bytes of its class. Decoding the entry takes
+    /// twice as many instructions.
     #[inline(always)]
     pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
-        self.with(|state| granule < state.counters.end && state.granules.is_used(granule, generation, len, class))
+        let is_used = |entry: &[u8; 16]| Entry::is_used(entry, generation, len, class);
+        self.with(|state| granule < state.counters.end && state.raw.read_with(extent::entry(granule), is_used))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.
@@ -204,7 +210,7 @@ impl<P: Platform> Arena<P> {
     pub fn find(&self, owners: &[Owner], line: &[u8; 16]) -> Option<Slot> {
         self.with(|state| {
             (0..state.counters.end).find_map(|granule| {
-                let Entry { state: is, owner, generation, .. } = state.granules.get(granule).ok()?;
+                let Entry { state: is, owner, generation, .. } = Entry::read(state.raw, granule).ok()?;
                 let is_used = matches!(is, SlotState::Used | SlotState::Taken) && owners.contains(&owner);
                 (is_used && self.line(granule) == *line).then_some(Slot { granule, generation })
             })
@@ -287,10 +293,8 @@ impl<P: Platform> Arena<P> {
 
     /// Bytes of all slots.
     pub fn bytes(&self) -> u64 {
-        self.with(|state| {
-            let end = state.counters.end;
-            (end - extent::front_granules(end)) * GRANULE
-        })
+        let end = self.with(|state| state.counters.end);
+        (end - extent::front_granules(end)) * GRANULE
     }
 
     /// Bytes of stable memory that the arena has laid out.
@@ -302,7 +306,7 @@ impl<P: Platform> Arena<P> {
     /// Overwrites an entry, as damage would.
     #[cfg(test)]
     pub fn overwrite(&self, granule: u64, entry: &Entry) {
-        self.with(|state| state.granules.set(granule, entry));
+        self.with(|state| entry.write(state.raw, granule));
     }
 }
 

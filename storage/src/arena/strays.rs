@@ -12,7 +12,7 @@
 //! ├──────────────────────────────┼──────────────────┼────────────┤
 //! ```
 
-use super::class::{Class, MAX_GRANULES, Side};
+use super::class::{MAX_GRANULES, Side};
 use super::extent::{self, EXTENT, FRONT};
 use super::granules::{Entry, SlotState};
 use super::{Arena, State};
@@ -53,7 +53,11 @@ impl<P: Platform> State<P> {
                 let first = strays.start.clamp(at, next);
                 extent::pieces(at, first)
                     .for_each(|(granule, class)| self.free_piece(Side::Shared, granule, class, Entry::NEW));
-                extent::pieces(first, next).for_each(|(granule, class)| self.keep_stray(granule, class));
+                for (granule, class) in extent::pieces(first, next) {
+                    let (len, owner) = (class.size(), self.strays);
+                    Entry { generation: 1, len, state: SlotState::Taken, class, owner }.write(self.raw, granule);
+                    self.counters.change_kept(self.raw, owner, class.granules() as i32);
+                }
             }
             at = next;
         }
@@ -63,18 +67,12 @@ impl<P: Platform> State<P> {
             growth.pass(to);
         }
     }
-
-    fn keep_stray(&mut self, granule: u64, class: Class) {
-        let (len, owner) = (class.size(), self.strays);
-        self.granules.set(granule, &Entry { generation: 1, len, state: SlotState::Taken, class, owner });
-        self.counters.change_kept(self.raw, owner, class.granules() as i32);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::GRANULE;
+    use crate::arena::{Class, GRANULE};
     use crate::raw::Raw;
     use crate::testing::{self, LOG};
     use crate::twin::{self, Twin};

@@ -307,7 +307,7 @@ impl<P: Platform> State<P> {
     #[inline(always)]
     fn take_from(&mut self, side: Side, lowest: Lowest, entry: Entry, of: Side) -> Option<Slot> {
         let Lowest { class: from, granule, .. } = lowest;
-        let slot = match self.granules.get(granule) {
+        let slot = match Entry::read(self.raw, granule) {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
             _ => {
                 self.remove(side, lowest);
@@ -318,7 +318,7 @@ impl<P: Platform> State<P> {
             }
         };
         let generation = slot.generation + 1;
-        self.granules.set(granule, &Entry { generation, ..entry });
+        Entry { generation, ..entry }.write(self.raw, granule);
         let need = entry.granules();
         if need == from.granules() {
             self.remove(side, lowest);
@@ -356,9 +356,9 @@ impl<P: Platform> State<P> {
             let upper = base + size;
             if end <= upper {
                 let class = Class::for_granules(size).unwrap_or(Class::SMALLEST);
-                match self.granules.get(upper) {
+                match Entry::read(self.raw, upper) {
                     Ok(piece) if piece.state == SlotState::Inside => {
-                        self.granules.set(upper, &piece.free(class));
+                        piece.free(class).write(self.raw, upper);
                         line[SetId::free(class).index()] |= 1 << (upper % 64);
                         self.counters.add_free(side, class, 1);
                     }

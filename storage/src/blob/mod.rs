@@ -108,10 +108,8 @@ impl<P: Platform> BlobStore<P> {
         if !ptr.offset.is_multiple_of(GRANULE) || !self.arena.is_used(granule, ptr.generation, ptr.len, ptr.class) {
             return Err(self.not_used(ptr));
         }
-        if u64::from(at).saturating_add(len as u64) > u64::from(ptr.len) {
-            return Err(PtrError::OutOfRange { len: ptr.len });
-        }
-        Ok(())
+        let end = u64::from(at).saturating_add(len as u64);
+        if end > u64::from(ptr.len) { Err(PtrError::OutOfRange { len: ptr.len }) } else { Ok(()) }
     }
 
     /// The reason why a pointer does not name a used blob.
@@ -153,24 +151,31 @@ impl<P: Platform> BlobStore<P> {
         }
     }
 
+    /// Returns the slot of a blob that is used or quarantined, or `None` if the blob's memory is free.
+    #[inline(always)]
+    fn held(&self, ptr: &BlobPtr) -> Result<Option<(u64, Entry)>, PtrError> {
+        let (granule, slot) = self.find(ptr)?;
+        let same = slot.class.size() == ptr.class && slot.generation == ptr.generation;
+        match slot.state {
+            SlotState::Used | SlotState::Quarantine if same => Ok(Some((granule, slot))),
+            SlotState::Free => Ok(None),
+            SlotState::Inside if self.arena.is_free(granule) => Ok(None),
+            _ => Err(Self::not_a_blob(ptr, &slot)),
+        }
+    }
+
     /// Quarantines a used blob, and returns whether it was used. A blob that is already quarantined or free stays so
     /// (`pruning-spec-v1.md` 3), even if its memory has since become part of a free slot of another class.
     ///
     /// # Errors
     /// [`PtrError`] if the slot holds another blob now, or the pointer names no blob; nothing has changed.
     pub fn free(&mut self, ptr: &BlobPtr) -> Result<bool, PtrError> {
-        let (granule, slot) = self.find(ptr)?;
-        let same = slot.class.size() == ptr.class && slot.generation == ptr.generation;
-        match slot.state {
-            SlotState::Used if same => {
-                self.arena.quarantine(granule, slot);
-                Ok(true)
-            }
-            SlotState::Quarantine if same => Ok(false),
-            SlotState::Free => Ok(false),
-            SlotState::Inside if self.arena.is_free(granule) => Ok(false),
-            _ => Err(Self::not_a_blob(ptr, &slot)),
+        let Some((granule, slot)) = self.held(ptr)? else { return Ok(false) };
+        let is_used = slot.state == SlotState::Used;
+        if is_used {
+            self.arena.quarantine(granule, slot);
         }
+        Ok(is_used)
     }
 
     /// Frees a quarantined blob's slot, and returns whether it was quarantined and not free already. Only then does it stop counting for its
@@ -179,18 +184,12 @@ impl<P: Platform> BlobStore<P> {
     /// # Errors
     /// [`PtrError`] if the blob is used, the slot was reused, or the pointer names no blob; nothing has changed.
     pub fn release(&mut self, ptr: &BlobPtr) -> Result<bool, PtrError> {
-        let (granule, slot) = self.find(ptr)?;
-        let same = slot.class.size() == ptr.class && slot.generation == ptr.generation;
-        match slot.state {
-            SlotState::Quarantine if same => {
-                self.arena.give(granule, slot);
-                Ok(true)
-            }
-            SlotState::Used if same => Err(PtrError::NotQuarantined),
-            SlotState::Free => Ok(false),
-            SlotState::Inside if self.arena.is_free(granule) => Ok(false),
-            _ => Err(Self::not_a_blob(ptr, &slot)),
+        let Some((granule, slot)) = self.held(ptr)? else { return Ok(false) };
+        if slot.state == SlotState::Used {
+            return Err(PtrError::NotQuarantined);
         }
+        self.arena.give(granule, slot);
+        Ok(true)
     }
 
     /// Returns whether any slot is in quarantine.

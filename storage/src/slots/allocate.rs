@@ -1,7 +1,7 @@
 //! Allocating and freeing slots, and reserving memory for them.
 
 use super::chunk::{FREE, Line, USED, slot_at};
-use super::class::{CLASSES, HEAD, LARGE, class_for, granules_for, granules_of, size_of, slots_of};
+use super::class::{CLASSES, HEAD, LARGE, SIZES, class_for, granules_for, granules_of, slots_of};
 use super::id::id_of;
 use super::reserved::Reserved;
 use super::{SlotId, Slots};
@@ -33,7 +33,7 @@ impl<P: Platform> Slots<P> {
         }
         self.set_line(granule, &line);
         self.header.lists[class].used += 1;
-        self.save_list(class);
+        self.header.save_list(&self.space, class);
         let promised = &self.promised[class];
         promised.set(promised.get().saturating_sub(1));
         let at = slot_at(class, granule, index);
@@ -50,7 +50,7 @@ impl<P: Platform> Slots<P> {
         let list = &mut self.header.lists[LARGE];
         list.used += 1;
         list.chunks += granules as u32;
-        self.save_list(LARGE);
+        self.header.save_list(&self.space, LARGE);
         let at = granule.wrapping_mul(GRANULE);
         self.put(at, &[LARGE as u8, USED, 0, 0]);
         Ok(id_of(at))
@@ -82,7 +82,7 @@ impl<P: Platform> Slots<P> {
         }
         line.free = place.index as u16 + 1;
         self.set_line(granule, &line);
-        self.save_list(class);
+        self.header.save_list(&self.space, class);
     }
 
     #[cold]
@@ -91,7 +91,7 @@ impl<P: Platform> Slots<P> {
             // An undo needs its bytes.
             journal.emptied.push(granule);
             self.put(granule * GRANULE, &[LARGE as u8, FREE]);
-            self.save_list(LARGE);
+            self.header.save_list(&self.space, LARGE);
         } else {
             self.give_large(granule);
         }
@@ -101,20 +101,17 @@ impl<P: Platform> Slots<P> {
         let granules = self.line(granule).begun;
         let chunks = &mut self.header.lists[LARGE].chunks;
         *chunks = chunks.saturating_sub(granules.into());
-        self.save_list(LARGE);
+        self.header.save_list(&self.space, LARGE);
         self.give(granule, granules.into());
     }
 
     /// Gives back granules that were emptied in a journal, unless they are in use again.
     pub(super) fn give_emptied(&mut self, granule: u64) {
-        match self.kind(granule) {
-            Some(LARGE) => self.give_large(granule),
-            Some(class) => match self.line(granule) {
-                line if line.used == 0 => self.give_chunk(class, granule, line),
-                _ => {}
-            },
-            // It was emptied twice.
-            None => {}
+        match self.kind(granule).map(|class| (class, self.line(granule))) {
+            Some((LARGE, _)) => self.give_large(granule),
+            Some((class, line)) if line.used == 0 => self.give_chunk(class, granule, line),
+            // It is in use again, or was emptied twice.
+            _ => {}
         }
     }
 
@@ -229,7 +226,7 @@ impl<P: Platform> Slots<P> {
                 .wrapping_mul(granules_of(class).wrapping_mul(GRANULE / OS_PAGE));
             let scattered = free.wrapping_mul(bytes.div_ceil(OS_PAGE) + 1).min(chunks);
             let new = count - free;
-            let side_by_side = new.wrapping_mul(u64::from(size_of(class))).div_ceil(OS_PAGE);
+            let side_by_side = new.wrapping_mul(u64::from(SIZES[class])).div_ceil(OS_PAGE);
             scattered + side_by_side + new.div_ceil(slots_of(class).into())
         };
         wanted.iter().map(pages).fold(0, u64::saturating_add)

@@ -31,10 +31,8 @@ pub fn leave(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
     let first = radix::get(slots, *root, key);
     if first != slot {
         let before = under(slots, *root, at, key).find(|before| slots.read_u32(*before, at) == slot);
-        match before {
-            Some(before) => slots.write_u32(before, at, next),
-            None => slots.broken("slot", slot, "is not in the bucket of its key"),
-        }
+        let before = before.unwrap_or_else(|| slots.broken("slot", slot, "is not in the bucket of its key"));
+        slots.write_u32(before, at, next);
     } else if next == 0 {
         radix::remove(slots, root, key);
     } else {

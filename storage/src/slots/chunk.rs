@@ -14,7 +14,7 @@
 //! that gets a free slot goes to the end, and has the longest time to become empty. An empty chunk goes back to the arena.
 
 use super::Slots;
-use super::class::{CLASSES, LARGE, UNIT, chunk_of, granules_of, size_of, slots_of};
+use super::class::{CLASSES, LARGE, SIZES, UNIT, chunk_of, granules_of, slots_of};
 use super::reserved::Reserved;
 use crate::arena::GRANULE;
 use crate::bytes::{u16_at, u32_at};
@@ -54,11 +54,8 @@ impl Line {
     fn encode(&self) -> [u8; 16] {
         let mut line = [0; 16];
         line[0] = self.class;
-        line[2..4].copy_from_slice(&self.used.to_le_bytes());
-        line[4..6].copy_from_slice(&self.free.to_le_bytes());
-        line[6..8].copy_from_slice(&self.begun.to_le_bytes());
-        line[8..12].copy_from_slice(&self.prev.to_le_bytes());
-        line[12..].copy_from_slice(&self.next.to_le_bytes());
+        line[2..8].copy_from_slice([self.used, self.free, self.begun].map(u16::to_le_bytes).as_flattened());
+        line[8..].copy_from_slice([self.prev, self.next].map(u32::to_le_bytes).as_flattened());
         line
     }
 
@@ -84,7 +81,7 @@ impl Line {
 #[inline]
 pub fn slot_at(class: usize, granule: u64, index: u32) -> u64 {
     // An index is below 512, and checked products are calls of a hundred instructions.
-    granule.wrapping_mul(GRANULE).wrapping_add(u64::from(index.wrapping_mul(size_of(class))))
+    granule.wrapping_mul(GRANULE).wrapping_add(u64::from(index.wrapping_mul(SIZES[class])))
 }
 
 impl<P: Platform> Slots<P> {
@@ -159,7 +156,7 @@ impl<P: Platform> Slots<P> {
     pub(super) fn give_chunk(&mut self, class: usize, granule: u64, mut line: Line) {
         self.unlink(class, granule, &mut line);
         self.header.lists[class].chunks -= 1;
-        self.save_list(class);
+        self.header.save_list(&self.space, class);
         self.give(granule, granules_of(class));
         if self.promised_at.get() != self.arena.ended_reservations() {
             // The message that was promised slots has ended.
@@ -230,12 +227,6 @@ impl<P: Platform> Slots<P> {
             self.set_line(after, &of);
         }
         (line.prev, line.next) = (0, 0);
-    }
-
-    /// Writes the line of a class in the header. An undo writes the whole header.
-    #[inline]
-    pub(super) fn save_list(&self, class: usize) {
-        self.header.save_list(&self.space, class);
     }
 }
 

@@ -31,7 +31,8 @@ pub const WIDE: u64 = 4;
 /// Slots of a chunk, for the classes from [`FIRST_WIDE`] on. A slot of [`LARGE`] is alone.
 const PARTS: [u32; LARGE - FIRST_WIDE + 1] = [28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1];
 
-const SIZES: [u32; LARGE + 1] = {
+/// Bytes of the slots of each class; for [`LARGE`] more than a granule.
+pub const SIZES: [u32; LARGE + 1] = {
     let mut sizes = [0; LARGE + 1];
     let mut class = 0;
     while class <= LARGE {
@@ -60,12 +61,6 @@ pub fn class_for(len: u32) -> Option<usize> {
         return Some(first + ((size - 1) >> (log - 2) & 3) as usize);
     }
     (first..CLASSES.min(first + 4)).find(|class| size <= SIZES[*class])
-}
-
-/// Returns the bytes of a class's slots, for [`LARGE`] more than a granule.
-#[inline]
-pub fn size_of(class: usize) -> u32 {
-    SIZES[class]
 }
 
 /// Returns the granules of a class's chunks; 1 for [`LARGE`], whose slots begin in any granule and have their number in their line.
@@ -102,8 +97,7 @@ mod tests {
 
     #[test]
     fn the_smallest_class_that_fits() {
-        for class in 0..CLASSES {
-            let size = size_of(class);
+        for (class, &size) in SIZES.iter().enumerate().take(CLASSES) {
             assert_eq!(size % UNIT as u32, 0);
             assert_eq!(class_for(size - HEAD), Some(class), "{size}");
             assert_eq!(class_for(size - HEAD + 1), Some(class + 1).filter(|next| *next < CLASSES), "{size}");
@@ -111,7 +105,7 @@ mod tests {
             assert_eq!(slots_of(class), chunk / size, "{size}");
             assert_eq!(u64::from(chunk_of(class).size()), granules_of(class) * GRANULE);
         }
-        assert_eq!((class_for(0), size_of(FIRST_WIDE - 1), size_of(CLASSES - 1)), (Some(0), 8 << 10, 128 << 10));
+        assert_eq!((class_for(0), SIZES[FIRST_WIDE - 1], SIZES[CLASSES - 1]), (Some(0), 8 << 10, 128 << 10));
         assert_eq!((class_for(MAX_LEN), class_for(u32::MAX)), (None, None));
         let granules = [(128 << 10) - 7, (256 << 10) - 8, MAX_LEN, MAX_LEN + 1].map(granules_for);
         assert_eq!(granules, [Some(3), Some(4), Some(64), None]);

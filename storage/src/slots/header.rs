@@ -9,7 +9,7 @@
 //! ```
 //! A chunk is named by its first granule + 1; 0 for none. The last line has granules in place of chunks.
 
-use super::class::{CLASSES, LARGE, SlotId, granules_of, size_of, slots_of};
+use super::class::{CLASSES, LARGE, SIZES, SlotId, granules_of, slots_of};
 use crate::arena::GRANULE;
 use crate::bytes::u32_at;
 use crate::header::Header as Layout;
@@ -79,7 +79,7 @@ impl Header {
         }
         if let Some(class) = (0..CLASSES).find(|class| header.room(*class).is_none()) {
             let List { used, chunks, .. } = header.lists[class];
-            let why = format!("{used} slots in {chunks} chunks of slots of {} bytes", size_of(class));
+            let why = format!("{used} slots in {chunks} chunks of slots of {} bytes", SIZES[class]);
             return Err(LAYOUT.corrupt(why));
         }
         Ok(header)
@@ -100,7 +100,7 @@ impl Header {
 
     /// Bytes of slots in use.
     pub fn used_bytes(&self) -> u64 {
-        let of = |class: usize| u64::from(self.lists[class].used) * u64::from(size_of(class));
+        let of = |class: usize| u64::from(self.lists[class].used) * u64::from(SIZES[class]);
         (0..CLASSES).map(of).sum::<u64>() + u64::from(self.lists[LARGE].chunks) * GRANULE
     }
 
@@ -109,7 +109,7 @@ impl Header {
         space.write_u64(ROOT, root_line(self.root));
     }
 
-    /// Writes the line of a class.
+    /// Writes the line of a class. An undo writes the whole header.
     #[inline]
     pub fn save_list(&self, space: &Space<impl Platform>, class: usize) {
         space.write(LINES + (LINE * class) as u64, self.lists[class].encode().as_flattened());

@@ -8,9 +8,9 @@
 
 use super::Slots;
 use super::chunk::{Line, USED, slot_at};
-use super::class::{CLASSES, HEAD, LARGE, SlotId, UNIT, WIDE, granules_of, size_of, slots_of};
+use super::class::{CLASSES, HEAD, LARGE, SIZES, SlotId, UNIT, WIDE, granules_of, slots_of};
 use crate::Platform;
-use crate::arena::{GRANULE, SlotState};
+use crate::arena::GRANULE;
 
 /// A slot's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,7 @@ impl<P: Platform> Slots<P> {
     #[cold]
     fn look_up(&self, granule: u64) -> Option<usize> {
         let class_at = |start: u64| {
-            let entry = self.arena.entry(start)?.ok()?;
-            if entry.state != SlotState::Taken || entry.owner != self.owner {
-                return None;
-            }
+            let entry = self.arena.taken(self.owner, start)?;
             let class = usize::from(self.line(start).class);
             (class == LARGE || class < CLASSES && entry.granules() == granules_of(class)).then_some(class)
         };
@@ -77,7 +74,7 @@ impl<P: Platform> Slots<P> {
         // The chunk's first granule: chunks have a power of two of granules.
         let granule = of & !(granules_of(class).wrapping_sub(1));
         let within = at.wrapping_sub(granule.wrapping_mul(GRANULE)) as u32;
-        let (size, index) = (size_of(class), within / size_of(class));
+        let (size, index) = (SIZES[class], within / SIZES[class]);
         (index.wrapping_mul(size) == within && index < slots_of(class)).then_some(Place { class, granule, index })
     }
 
@@ -98,7 +95,7 @@ impl<P: Platform> Slots<P> {
 
     fn bytes_of(&self, place: &Place) -> u32 {
         if place.class != LARGE {
-            return size_of(place.class) - HEAD;
+            return SIZES[place.class] - HEAD;
         }
         self.arena.entry(place.granule).and_then(Result::ok).map_or(0, |entry| entry.len.saturating_sub(HEAD))
     }

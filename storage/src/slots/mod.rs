@@ -32,7 +32,6 @@ pub mod radix;
 mod reserved;
 pub mod rings;
 pub mod treap;
-mod undo;
 
 pub use class::{MAX_LEN, SlotId};
 
@@ -134,12 +133,6 @@ impl<P: Platform> Slots<P> {
         payload.write(at, bytes);
     }
 
-    /// Returns whether a growth was refused with [`GrowError::Later`](crate::GrowError) since the last
-    /// [`put_off`](crate::Growth::put_off).
-    pub fn is_growth_wanted(&self) -> bool {
-        self.arena.growth().is_wanted()
-    }
-
     #[inline]
     fn address(slot: SlotId, at: u32) -> u64 {
         u64::from(slot).wrapping_mul(UNIT).wrapping_add(u64::from(HEAD) + u64::from(at)).wrapping_sub(UNIT)
@@ -188,10 +181,8 @@ impl<P: Platform> Slots<P> {
         let mut next = first;
         std::iter::from_fn(move || {
             let slot = Some(next).filter(|slot| self.contains(*slot))?;
-            next = self.read_u32(slot, at);
-            if next == first {
-                next = 0;
-            }
+            let after = self.read_u32(slot, at);
+            next = if after == first { 0 } else { after };
             Some(slot)
         })
     }

@@ -120,10 +120,8 @@ pub fn get(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
 
 /// Replaces the value of an existing key.
 pub fn replace(slots: &mut Slots<impl Platform>, root: Root, key: u32, value: SlotId) {
-    match leaf(slots, root, key) {
-        Some(leaf) => slots.write_u32(leaf, child_at(digit(key, LAST)), value),
-        None => slots.broken("ordered index: key", key, "is missing"),
-    }
+    let leaf = leaf(slots, root, key).unwrap_or_else(|| slots.broken("ordered index: key", key, "is missing"));
+    slots.write_u32(leaf, child_at(digit(key, LAST)), value);
 }
 
 /// Inserts an absent key, with a value other than 0. Traps if memory for [`MOST_NODES`] nodes was not reserved.

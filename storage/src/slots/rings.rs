@@ -95,12 +95,6 @@ impl Rings {
         self.count -= 1;
     }
 
-    /// Returns the smallest key that is `from` or greater, with its first slot.
-    #[inline]
-    pub fn next(&self, slots: &Slots<impl Platform>, from: u32) -> Option<(u32, SlotId)> {
-        radix::next(slots, self.tree, from)
-    }
-
     /// Returns the slots under a key, in the order of insertion.
     pub fn under(self, slots: &Slots<impl Platform>, at: u32, key: u32) -> impl Iterator<Item = SlotId> {
         slots.chain(radix::get(slots, self.tree, key), at + 8)

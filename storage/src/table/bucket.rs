@@ -103,12 +103,6 @@ impl Head {
         let at = TAGS.wrapping_add(slot.wrapping_mul(2));
         self.0[at..at.wrapping_add(2)].copy_from_slice(&((hash >> 48) as u16).to_le_bytes());
     }
-
-    /// Removes the last entry.
-    pub fn pop(&mut self) {
-        let count = self.count();
-        set_count(&mut self.0, count - 1);
-    }
 }
 
 /// Passes the slots of a head whose tag matches a hash to `each`, until it returns something. Rarely a slot with another tag is included, so
@@ -155,16 +149,10 @@ pub fn set_count(bucket: &mut [u8], count: usize) {
     bucket[..2].copy_from_slice(&(count as u16).to_le_bytes());
 }
 
-/// The word of the link in a bucket, or in a head.
-#[inline(always)]
-pub fn word_of(bucket: &[u8]) -> u32 {
-    u32_at(bucket, 4)
-}
-
 /// The next overflow bucket in a bucket, or in a head; 0 if there is none, or the link is damaged.
 #[inline(always)]
 pub fn next_of(bucket: &[u8]) -> u32 {
-    to_link(word_of(bucket)).unwrap_or(0)
+    to_link(u32_at(bucket, 4)).unwrap_or(0)
 }
 
 /// The bytes of a bucket with these entries, at most [`SLOTS`].

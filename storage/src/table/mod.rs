@@ -30,7 +30,7 @@ pub use sweep::Slice;
 
 use crate::arena::{Arena, Owner};
 use crate::{GrowError, HashKey, Meter, OpenError, Platform, Space};
-use bucket::{BUCKET, Entry, Head, SLOTS, search, to_link, word_of};
+use bucket::{BUCKET, Entry, Head, SLOTS, next_of, search, set_count};
 use pool::{BucketRef, Header, PAGE_BUCKETS, Pool};
 
 /// Buckets of a slice of a sweep.
@@ -136,9 +136,8 @@ impl<P: Platform> HashTable<P> {
     pub fn reserve(&self, count: u64) -> Result<(), GrowError> {
         let header = &self.pool.header;
         let buckets = (header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
-        let segments = |buckets: u64| buckets.div_ceil(PAGE_BUCKETS);
-        let all = segments(buckets.max(header.buckets));
-        let more = all - segments(header.buckets);
+        let all = buckets.max(header.buckets).div_ceil(PAGE_BUCKETS);
+        let more = all - header.buckets.div_ceil(PAGE_BUCKETS);
         if more > 0 {
             self.pool.reserve_directory(all)?;
         }
@@ -220,12 +219,12 @@ impl<P: Platform> HashTable<P> {
                     let entry = self.pool.entry(at, slot);
                     if entry.hash == hash { each(entry.value) } else { None }
                 });
-                (found, word_of(head))
+                (found, next_of(head))
             });
-            match to_link(next) {
-                Some(next) if found.is_none() && next != 0 => at = next,
-                _ => return found,
+            if found.is_some() || next == 0 {
+                return found;
             }
+            at = next;
         }
     }
 
@@ -327,7 +326,7 @@ impl<P: Platform> HashTable<P> {
             self.pool.give_overflow(tail);
             self.pool.save();
         } else {
-            tail_head.pop();
+            set_count(&mut tail_head.0, last);
             self.pool.set_head(tail, &tail_head);
         }
     }

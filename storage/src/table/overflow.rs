@@ -42,8 +42,7 @@ pub struct Line {
 impl Line {
     fn encode(self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[0..4].copy_from_slice(&self.previous.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.next.to_le_bytes());
+        bytes[..8].copy_from_slice([self.previous, self.next].map(u32::to_le_bytes).as_flattened());
         [bytes[8], bytes[9], bytes[10]] = [self.used, self.freed, self.fresh];
         bytes
     }
@@ -60,10 +59,8 @@ impl Line {
 impl<P: Platform> Pool<P> {
     /// Returns the line of an overflow page, or `None` if the owner has no such page.
     pub fn line(&self, page: PageRef) -> Option<Line> {
-        if page == 0 || !self.owns(page.checked_mul(PAGE_BUCKETS as u32)?) {
-            return None;
-        }
-        Line::decode(self.arena.line(u64::from(page) - 1))
+        let first = page.checked_mul(PAGE_BUCKETS as u32)?;
+        if self.owns(first) { Line::decode(self.arena.line(u64::from(page) - 1)) } else { None }
     }
 
     fn set_line(&mut self, page: PageRef, line: Line) {

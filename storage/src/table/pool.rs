@@ -17,7 +17,7 @@
 //! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
 
 use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, SLOTS, entry_offset, to_link, to_word};
-use crate::arena::{Arena, GRANULE, Owner, SlotState};
+use crate::arena::{Arena, GRANULE, Owner};
 use crate::header::Header as Layout;
 use crate::{GrowError, OpenError, Platform, Space};
 
@@ -144,17 +144,13 @@ impl<P: Platform> Pool<P> {
 
     /// Returns whether the page of a bucket is one that the owner took.
     pub fn owns(&self, bucket: BucketRef) -> bool {
-        let Some(granule) = page_of(bucket).checked_sub(1) else { return false };
-        let taken = |entry: crate::arena::Entry| entry.state == SlotState::Taken && entry.owner == self.owner;
-        self.arena.entry(granule.into()).is_some_and(|entry| entry.is_ok_and(taken))
+        let granule = page_of(bucket).checked_sub(1);
+        granule.is_some_and(|granule| self.arena.taken(self.owner, granule.into()).is_some())
     }
 
     /// Makes room in the directory for so many segments.
     pub fn reserve_directory(&self, segments: u64) -> Result<(), GrowError> {
-        if segments > SEGMENTS {
-            return Err(GrowError::OutOfSpace);
-        }
-        self.space.reserve(DIRECTORY + segments * 4)
+        if segments > SEGMENTS { Err(GrowError::OutOfSpace) } else { self.space.reserve(DIRECTORY + segments * 4) }
     }
 
     /// Takes the page of a segment.

@@ -66,7 +66,6 @@ impl<P: Platform> HashTable<P> {
         if slice.next.is_some() {
             return slice;
         }
-        let mut shrinks = true;
         for _ in 0..UNSPLITS {
             if !self.is_sparse() || !meter.has_time() {
                 break;
@@ -77,13 +76,10 @@ impl<P: Platform> HashTable<P> {
                     slice.read += 4 + 2 * overflows;
                 }
                 Unsplit::Full => break,
-                Unsplit::Refused => {
-                    shrinks = false;
-                    break;
-                }
+                Unsplit::Refused => return Slice { next: self.slice_after(from), ..slice },
             }
         }
-        let rest = || (shrinks && self.is_sparse()).then_some(self.pool.header.buckets);
+        let rest = || self.is_sparse().then_some(self.pool.header.buckets);
         slice.next = self.slice_after(from).or_else(rest);
         slice
     }

@@ -2,7 +2,7 @@
 
 use super::arming;
 use crate::api::certified;
-use crate::api::wire::compressed::{self, Unreadable};
+use crate::api::wire::compressed;
 use crate::operation::daemon;
 use crate::platform::cycles;
 use crate::platform::meter::{Hot, counted};
@@ -52,8 +52,7 @@ pub fn append_compressed(blocks: ByteBuf) -> AppendedBlocks {
 }
 
 /// Appends the blocks of a list in order, as far as the message goes.
-fn append_all(list: Result<Vec<AppendBlock>, Unreadable>) -> AppendedBlocks {
-    let list = list.map_err(|Unreadable { at: offset, why }| AppendError::BadEncoding { segment: 0, offset, why });
+fn append_all(list: Result<Vec<AppendBlock>, AppendError>) -> AppendedBlocks {
     let appended = message(|state| match list {
         Ok(blocks) => append_in_order(state, &blocks),
         Err(error) => AppendedBlocks { next: 0, stopped: Some(AppendStop::Refused(error)) },

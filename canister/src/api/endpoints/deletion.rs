@@ -13,20 +13,15 @@ use ic_coppice_records::deletion::Name;
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 
-/// Runs an operation of the queue at the present time, then arms the daemon.
-fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
-    arming(|state| run(state, time_ns()))
-}
-
-/// Runs a message as [`message`] does; writes calls of operators without a feeder's role to the audit log, with the blob's row.
+/// Runs a message as [`arming`] does; writes calls of operators without a feeder's role to the audit log, with the blob's row.
 fn scheduling<T>(
     method: &str,
     name: &BlobName,
-    run: impl FnOnce(&mut State, u64) -> Result<T, BlobDeletionError>,
+    run: impl FnOnce(&mut State) -> Result<T, BlobDeletionError>,
 ) -> Result<T, BlobDeletionError> {
-    message(|state, now| {
+    arming(|state| {
         if UTXO_FEEDERS.iter().any(|&role| state.caller_is(role)) {
-            return run(state, now);
+            return run(state);
         }
         // A name may be as long as a message, so the audit log gets only its beginning.
         let key = |most: usize| hex(&name.blob_key[..name.blob_key.len().min(most)]);
@@ -34,21 +29,21 @@ fn scheduling<T>(
         let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
         let row = format!("{of:?} {}", key(32));
         let shown = |state: &State| vec![field(&row, state.records.deletions.describe(&Name::from(name)))];
-        state.noting(method, argument, shown, |state| run(state, now))
+        state.noting(method, argument, shown, run)
     })
 }
 
 pub fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
-    scheduling("schedule_blob_deletion", &arg.name, |state, now| {
+    scheduling("schedule_blob_deletion", &arg.name, |state| {
         if let Some(missing) = cycles::missing_to_feed() {
             return Err(BlobDeletionError::NoMemory(NoMemory::LowCycles { missing }));
         }
-        state.records.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
+        state.records.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, time_ns())
     })
 }
 
 pub fn cancel_blob_deletion(name: BlobName) -> Result<Option<CancelledBlobDeletion>, BlobDeletionError> {
-    scheduling("cancel_blob_deletion", &name, |state, now| state.records.deletions.cancel(&Name::from(&name), now))
+    scheduling("cancel_blob_deletion", &name, |state| state.records.deletions.cancel(&Name::from(&name), time_ns()))
 }
 
 pub fn list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList {
@@ -64,44 +59,44 @@ pub fn get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<Vec
 
 pub fn remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> Result<bool, BlobDeletionError> {
     let up_to = up_to_height.unwrap_or(u32::MAX);
-    message(|state, now| {
+    arming(|state| {
         if state.deletions_stopped.is_some() {
-            return state.records.deletions.report_row(id, up_to, now);
+            return state.records.deletions.report_row(id, up_to, time_ns());
         }
         let (pruner, mut records) = state.utxo_pruner();
-        pruner.remove_deletion(&mut records, id, up_to)
+        pruner.with_records(&mut records, |queue, now, rows| queue.remove(id, up_to, now, rows))
     })
 }
 
 pub fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
-    message(|state, now| match state.deletions_stopped {
-        None => state.records.deletions.increment(id, max_retries, now),
+    arming(|state| match state.deletions_stopped {
+        None => state.records.deletions.increment(id, max_retries, time_ns()),
         Some(_) => Err(BlobDeletionError::Stopped),
     })
 }
 
 pub fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    message(|state, now| {
+    arming(|state| {
         if state.deletions_stopped.is_some() {
-            return state.records.deletions.report(&arg, now);
+            return state.records.deletions.report(&arg, time_ns());
         }
         let (pruner, mut records) = state.utxo_pruner();
-        pruner.complete_deletions(&mut records, &arg)
+        pruner.with_records(&mut records, |queue, now, rows| queue.complete(&arg, now, rows))
     })
 }
 
 pub fn acquire_blob_deletion_batch(arg: AcquireBlobDeletions) -> Result<Option<BlobDeletionLease>, BlobDeletionError> {
     counted(Hot::AcquireDeletions, || {
-        message(|state, now| match state.deletions_stopped {
-            None => state.records.deletions.acquire(caller(), &arg, state.records.pruner.reached(), now),
+        arming(|state| match state.deletions_stopped {
+            None => state.records.deletions.acquire(caller(), &arg, state.records.pruner.reached(), time_ns()),
             Some(_) => Ok(None),
         })
     })
 }
 
 pub fn extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64) -> Result<u64, BlobDeletionError> {
-    message(|state, now| match state.deletions_stopped {
-        None => state.records.deletions.extend(caller(), &token, lock_timeout_secs, now),
+    arming(|state| match state.deletions_stopped {
+        None => state.records.deletions.extend(caller(), &token, lock_timeout_secs, time_ns()),
         Some(_) => Err(BlobDeletionError::Stopped),
     })
 }
@@ -110,12 +105,15 @@ pub fn complete_blob_deletion_batch(
     arg: CompleteBlobDeletionBatch,
 ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     counted(Hot::CompleteDeletions, || {
-        message(|state, now| {
+        arming(|state| {
             if state.deletions_stopped.is_some() {
-                return state.records.deletions.report_batch(caller(), &arg, now);
+                return state.records.deletions.report_batch(caller(), &arg, time_ns());
             }
             let (pruner, mut records) = state.utxo_pruner();
-            pruner.complete_lease(&mut records, caller(), &arg)
+            let base_secs = pruner.stored().settings.retry_base_secs;
+            pruner.with_records(&mut records, |queue, now, rows| {
+                queue.complete_batch(caller(), &arg, (now, base_secs), rows)
+            })
         })
     })
 }
@@ -125,15 +123,15 @@ pub fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeleti
         RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),
         RetryBlobDeletions::StoreType(of) => format!("all of {of:?}"),
     };
-    message(|state, now| {
-        noting(state, "retry_blob_deletions", argument, |state| state.records.deletions.retry(&arg, now))
+    arming(|state| {
+        noting(state, "retry_blob_deletions", argument, |state| state.records.deletions.retry(&arg, time_ns()))
     })
 }
 
 pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
-    let Ok(ended) = message(|state, now| {
+    let Ok(ended) = arming(|state| {
         noting(state, "end_blob_deletion_leases", holder, |state| {
-            Ok::<_, Infallible>(state.records.deletions.end_leases(Some(holder), now))
+            Ok::<_, Infallible>(state.records.deletions.end_leases(Some(holder), time_ns()))
         })
     });
     ended

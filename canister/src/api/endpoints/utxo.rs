@@ -7,7 +7,7 @@ use crate::platform::{self, cycles};
 use crate::state::records::AtHeight;
 use crate::state::{State, mutate, read};
 use ic_coppice_interface::*;
-use ic_coppice_records::apply::{bytes_of, in_blocks};
+use ic_coppice_records::apply::in_blocks;
 use ic_coppice_records::external::Records;
 use ic_coppice_records::external::create::create;
 use ic_coppice_records::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
@@ -108,9 +108,8 @@ pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError
 }
 
 pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
-    let missing = cycles::missing_to_feed();
     mutate(|state| {
-        let applied = state.apply_block(&arg, missing);
+        let applied = state.apply_block(&arg);
         daemon::arm(state);
         daemon::on_ack(state);
         applied
@@ -126,10 +125,7 @@ pub fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
 }
 
 pub fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
-    read(|state| {
-        let in_block = |number, at, len| bytes_of(&state.chain, &state.blobs, number, (at, len));
-        state.records.utxo.transaction(&state.blobs, &arg, in_block).map_err(UtxoError::from)
-    })
+    read(|state| state.records.utxo.transaction(&state.blobs, &arg, in_blocks(&state.chain)).map_err(UtxoError::from))
 }
 
 pub fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {

@@ -37,13 +37,8 @@ impl Answer {
     }
 }
 
-/// Parameters of a URL, by name. The first of repeated parameters wins.
-pub struct Parameters<'a>(pub &'a str);
-
-impl<'a> Parameters<'a> {
-    /// Returns the first value of a name.
-    pub fn get(&self, name: &str) -> Option<&'a str> {
-        let pairs = self.0.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
+/// Returns the value of a name among the parameters of a URL. The first of repeated parameters wins.
+pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = parameters.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }

@@ -1,6 +1,6 @@
 //! `/health` and `/logs`.
 
-use super::answer::{Answer, Parameters};
+use super::answer::{Answer, parameter};
 use crate::logs;
 use crate::state::State;
 use candid::Principal;
@@ -41,31 +41,29 @@ fn entry(entry: &LogEntry) -> Value {
 ///
 /// If a reply cannot hold all lines, the last ones in this order are omitted, and `left_out` is their number. To poll, use `sort=asc` and
 /// pass the `timestamp` of the last line as the next `time`; that line is then repeated.
-pub fn logs(state: &State, parameters: &Parameters) -> Answer {
+pub fn logs(state: &State, parameters: &str) -> Answer {
     if !state.config.public_logs {
         let why = "the log is not public: set_config(record { public_logs = opt true }) makes it so, and get_logs is for observers\n";
         return Answer::text(403, why);
     }
-    let Ok(time) = parameters.get("time").map(str::parse::<u64>).transpose() else {
+    let Ok(time) = parameter(parameters, "time").map(str::parse::<u64>).transpose() else {
         return Answer::text(400, "time is nanoseconds since the Unix epoch\n");
     };
-    let oldest_first = match parameters.get("sort") {
+    let oldest_first = match parameter(parameters, "sort") {
         Some("asc") => true,
         Some("desc") => false,
         _ => time.is_none(),
     };
-    let mut lines = logs::page(parameters.get("priority").and_then(priority), None, logs::MAX_PAGE).entries;
+    let mut lines = logs::page(parameter(parameters, "priority").and_then(priority), None, logs::MAX_PAGE).entries;
     lines.retain(|line| time.is_none_or(|from| line.time_ns >= from));
     if oldest_first {
         lines.reverse();
     }
-    let mut room = MAX_LINES;
-    let fits = |line: &String| {
-        let left = room.checked_sub(line.len() + 1);
-        room = left.unwrap_or(0);
-        left.is_some()
+    let fitting = |room: &mut usize, line: String| {
+        *room = room.checked_sub(line.len() + 1)?;
+        Some(line)
     };
-    let texts: Vec<String> = lines.iter().map(|line| entry(line).to_string()).take_while(fits).collect();
+    let texts: Vec<String> = lines.iter().map(|line| entry(line).to_string()).scan(MAX_LINES, fitting).collect();
     let left_out = lines.len() - texts.len();
     Answer::json(200, format!("{{\"entries\":[{}],\"left_out\":{left_out}}}\n", texts.join(",")))
 }

@@ -20,16 +20,14 @@ const CAPACITY: usize = 64 << 10;
 /// Limit below which a float represents every whole number exactly.
 const WHOLE: f64 = (1u64 << 53) as f64;
 
-/// A metric without labels.
-type Plain = (&'static str, &'static str, u64);
-
 /// The text so far; the time of its values in Unix milliseconds; and the end of a line, which contains that time.
 struct Text(MetricsEncoder<Vec<u8>>, i64, String);
 
 impl Text {
-    /// Writes a metric without labels.
-    fn plain(&mut self, (name, help, value): Plain) -> io::Result<()> {
-        self.figure((name, help), std::iter::once((None::<(&str, &str)>, value as f64)))
+    /// Writes metrics without labels: names, help texts and values.
+    fn plain(&mut self, all: &[(&str, &str, u64)]) -> io::Result<()> {
+        let once = |value: u64| std::iter::once((None::<(&str, &str)>, value as f64));
+        all.iter().try_for_each(|&(name, help, value)| self.figure((name, help), once(value)))
     }
 
     /// Writes a metric with one label, whose values need no escaping.
@@ -82,7 +80,7 @@ fn chain(text: &mut Text, state: &State) -> io::Result<()> {
     let head_secs = head.map_or(0, |head| head.timestamp_secs);
     let rolled_back = state.chain.rollbacks().count();
     let appended_at = health::appended_at(state).filter(|_| chain.started).unwrap_or(0);
-    let all: [Plain; 24] = [
+    text.plain(&[
         ("coppice_head_block", "Number of the head.", chain.head().unwrap_or(0)),
         ("coppice_head_timestamp_seconds", "Timestamp of the head in the chain; 0 without a head.", head_secs),
         ("coppice_head_appended_timestamp_seconds", "Time at which the head was appended; 0 if unknown.", appended_at),
@@ -107,8 +105,7 @@ fn chain(text: &mut Text, state: &State) -> io::Result<()> {
         ("coppice_faults_total", "Damaged entries that were skipped.", status.faults),
         ("coppice_faults_acknowledged", "Damaged entries that an operator has acknowledged.", *acknowledged_faults),
         ("coppice_skipped", "Pieces of work that are skipped because they trap.", status.skipped.len() as u64),
-    ];
-    all.into_iter().try_for_each(|figure| text.plain(figure))?;
+    ])?;
     let help = "Next firing of the daemon.";
     let next = std::iter::once((None::<(&str, &str)>, status.next_tick_ns as f64 / 1e9));
     text.figure(("coppice_prune_next_tick_timestamp_seconds", help), next)?;
@@ -126,15 +123,14 @@ fn chain(text: &mut Text, state: &State) -> io::Result<()> {
 
 fn storage(text: &mut Text, state: &State) -> io::Result<()> {
     let storage = storage::status(state);
-    let all: [Plain; 6] = [
+    text.plain(&[
         ("coppice_stable_billed_bytes", "Bytes of stable memory that are billed.", storage.billed_bytes),
         ("coppice_stable_max_bytes", "Cap on the billed bytes.", storage.max_bytes),
         ("coppice_stable_reusable_bytes", "Bytes of free slots.", storage.reusable_bytes),
         ("coppice_used_bytes", "Bytes of all owners, without quarantined blobs.", storage.used_bytes),
         ("coppice_blobs_quarantined_bytes", "Class bytes of quarantined blobs.", storage.quarantined_bytes),
         ("coppice_payload_bytes", "Payload bytes of the kept blocks.", storage.payload_bytes),
-    ];
-    all.into_iter().try_for_each(|figure| text.plain(figure))?;
+    ])?;
     let owners = storage.owners.iter().map(|of| (format!("{:?}", of.owner).to_lowercase(), of.kept_bytes));
     text.by(("coppice_owner_kept_bytes", "Bytes that an owner keeps."), "owner", owners)?;
     let free = storage.classes.iter().map(|of| (of.class.to_string(), of.free * u64::from(of.class)));
@@ -158,7 +154,7 @@ fn health(text: &mut Text, state: &State) -> io::Result<()> {
     // Not `health::health`, because its remedies cost more than the metrics.
     let raised = health::raised(state);
     let healthy = raised.iter().all(|(severity, ..)| *severity == Severity::Notice);
-    text.plain(("coppice_healthy", "Whether the canister is healthy.", u64::from(healthy)))?;
+    text.plain(&[("coppice_healthy", "Whether the canister is healthy.", u64::from(healthy))])?;
     let codes = raised.iter().map(|(_, _, found)| (found.code.to_string(), 1));
     text.by(("coppice_problem", "The problems that are raised, by code."), "code", codes)?;
     let version = std::iter::once((env!("CARGO_PKG_VERSION"), 1));
@@ -171,9 +167,8 @@ fn messages(text: &mut Text) -> io::Result<()> {
     let mut builder = text.0.histogram_vec("coppice_message_instructions", help)?;
     let bounds: Vec<f64> = meter::BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]).collect();
     // A method that was never called has no series.
-    for (name, histogram) in
-        meter::NAMES.iter().zip(meter::histograms()).filter(|(_, histogram)| histogram.buckets != [0; 8])
-    {
+    let called = meter::NAMES.iter().zip(meter::histograms()).filter(|(_, histogram)| histogram.buckets != [0; 8]);
+    for (name, histogram) in called {
         let buckets = bounds.iter().copied().zip(histogram.buckets.iter().map(|&count| count as f64));
         builder = builder.histogram(&[("method", name)], buckets, histogram.sum as f64)?;
     }

@@ -11,7 +11,7 @@ mod page;
 
 use crate::api::certified;
 use crate::state::State;
-use answer::{Answer, Parameters, source};
+use answer::{Answer, source};
 use ic_coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 
@@ -28,12 +28,11 @@ fn route(state: &State, url: &str) -> Answer {
     }
     let url = url.split('#').next().unwrap_or_default();
     let (path, parameters) = url.split_once('?').unwrap_or((url, ""));
-    let parameters = Parameters(parameters);
     match path {
-        "/" | "" => page::answer(state, &parameters),
+        "/" | "" => page::answer(state, parameters),
         "/metrics" => metrics::answer(state),
         "/health" => json::health(state),
-        "/logs" => json::logs(state, &parameters),
+        "/logs" => json::logs(state, parameters),
         _ => match path.trim_start_matches('/').split_once('/') {
             Some(("block", number)) => page::block(state, number),
             Some(("tx", id)) => page::transaction(state, id),

@@ -12,6 +12,7 @@
 //! type table.
 
 use super::known::{self, Argument};
+use ic_coppice_interface::AppendError;
 use ic_coppice_storage::{Ic, Platform as _};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF};
@@ -31,31 +32,23 @@ const INSTRUCTIONS: u64 = 220_000_000;
 /// expensive argument of this cost takes 85 million instructions.
 const READING_QUOTA: usize = MAX_PLAIN + 10_000 * 200;
 
-/// The reason why a compressed argument cannot be read.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Bytes of the argument before the invalid one.
-    pub at: u64,
-    /// The reason as a sentence.
-    pub why: String,
-}
-
-fn unreadable(at: usize, why: impl Into<String>) -> Unreadable {
-    Unreadable { at: at as u64, why: why.into() }
+/// Returns the error of an argument that cannot be read; `at`: its bytes before the invalid one.
+fn unreadable(at: usize, why: impl Into<String>) -> AppendError {
+    AppendError::BadEncoding { segment: 0, offset: at as u64, why: why.into() }
 }
 
 /// Decompresses and reads an argument.
 ///
 /// # Errors
-/// [`Unreadable`], after at most 400 million instructions.
-pub fn read<T: Argument>(bytes: &[u8]) -> Result<T, Unreadable> {
+/// `BadEncoding`, after at most 400 million instructions.
+pub fn read<T: Argument>(bytes: &[u8]) -> Result<T, AppendError> {
     let value = known::read(&plain(bytes)?, READING_QUOTA);
     let why = "the plain bytes are not the argument with the type table of this version, in its shortest form";
     value.ok_or_else(|| unreadable(LENGTH, why))
 }
 
 /// Decompresses an argument.
-fn plain(bytes: &[u8]) -> Result<Vec<u8>, Unreadable> {
+fn plain(bytes: &[u8]) -> Result<Vec<u8>, AppendError> {
     let Some((length, stream)) = bytes.split_first_chunk::<LENGTH>() else {
         return Err(unreadable(0, "the argument begins with the plain length in 4 bytes"));
     };
@@ -110,8 +103,16 @@ mod tests {
         with_length(plain.len(), &compress_to_vec(plain, 6))
     }
 
+    /// Returns the bytes before the invalid one, and the reason.
+    fn refusal(error: AppendError) -> (u64, String) {
+        match error {
+            AppendError::BadEncoding { segment: 0, offset, why } => (offset, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn why(bytes: &[u8]) -> String {
-        plain(bytes).unwrap_err().why
+        refusal(plain(bytes).unwrap_err()).1
     }
 
     fn blocks(count: usize, body: usize) -> Vec<AppendBlock> {
@@ -204,7 +205,7 @@ mod tests {
             twin::with(|world| (world.instructions, world.instructions_per_reading) = (0, per_reading));
             let read = plain(&argument);
             twin::with(|world| world.instructions_per_reading = 0);
-            read.map(|_| ()).map_err(|error| (error.at, error.why.contains("too many instructions")))
+            read.map(|_| ()).map_err(refusal).map_err(|(at, why)| (at, why.contains("too many instructions")))
         };
         assert_eq!(read_at(INSTRUCTIONS / 1_000), Ok(()));
         assert_eq!(read_at(INSTRUCTIONS / 10), Err(((LENGTH + 10 * PIECE) as u64, true)));
@@ -212,7 +213,8 @@ mod tests {
 
     #[test]
     fn other_type_tables_and_longer_forms_are_not_read() {
-        let no = |plain: &[u8]| read::<Vec<AppendBlock>>(&compressed(plain)).unwrap_err().why.contains("type table");
+        let refused = |plain: &[u8]| refusal(read::<Vec<AppendBlock>>(&compressed(plain)).unwrap_err()).1;
+        let no = |plain: &[u8]| refused(plain).contains("type table");
         let message = candid::encode_one(blocks(3, 10)).unwrap();
         assert!(no(b"") && no(b"DIDL\0\0") && no(&candid::encode_one(7u8).unwrap()));
         assert!(no(&[&message[..], &[0]].concat()) && no(&message[..message.len() - 1]));

@@ -126,19 +126,12 @@ impl<T: Known> Known for Vec<T> {
     }
 }
 
-/// Length of a name in bytes.
-macro_rules! len {
-    ($name:ident) => {
-        stringify!($name).len()
-    };
-}
-
 /// Implements [`Known`] for records. The fields are in Candid's order: by the hash of their names.
 macro_rules! record {
     ($($record:ty { $($field:ident),* })*) => {$(
         impl Known for $record {
             fn read(reader: &mut Reader) -> Option<Self> {
-                reader.pay(2 $(+ 7 + len!($field))*)?;
+                reader.pay(2 $(+ 7 + stringify!($field).len())*)?;
                 $(let $field = Known::read(reader)?;)*
                 Some(Self { $($field),* })
             }
@@ -172,7 +165,7 @@ macro_rules! variant {
         impl Known for $variant {
             fn read(reader: &mut Reader) -> Option<Self> {
                 // A case without a value has a value of zero bytes, which costs 1.
-                reader.pay(2 + 5 + 1 + [$(len!($case)),*].into_iter().max()?)?;
+                reader.pay(2 + 5 + 1 + [$(stringify!($case).len()),*].into_iter().max()?)?;
                 let case = reader.length()?;
                 let mut at = 0..;
                 $(if at.next() == Some(case) {

@@ -124,14 +124,13 @@ impl Entry {
 
     /// Encodes the entry. If it is too long, drops the oldest changes and sets `more`.
     pub fn encode(&mut self) -> Vec<u8> {
-        loop {
-            let bytes = self.bytes();
-            if bytes.len() <= MOST || self.changes.is_empty() {
-                return bytes;
-            }
+        let mut bytes = self.bytes();
+        while bytes.len() > MOST && !self.changes.is_empty() {
             self.changes.remove(0);
             self.more = true;
+            bytes = self.bytes();
         }
+        bytes
     }
 
     /// The entry in the form used in replies.

@@ -108,15 +108,15 @@ fn a_damaged_sample_is_left_out() {
         mutate(sampling::note);
     }
     let cells = ic_coppice_storage::testing::cells();
-    cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
-    cells.write(Span::Day.address(T + 120), &(T + 180).to_le_bytes());
+    cells.write(places::SAMPLES.slot(T + 60), &[0xFF; 8]);
+    cells.write(places::SAMPLES.slot(T + 120), &(T + 180).to_le_bytes());
     assert_eq!(times(Span::Day, T + 240), [T, T + 180, T + 240]);
 }
 
 #[test]
 fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem() {
     fresh();
-    let since = |code| read(|state| state.history.since.of(code));
+    let since = |code| read(|state| state.history.since(code));
     at(T + 60);
     mutate(sampling::note);
     assert_eq!(since(ProblemCode::CyclesLow), None);
@@ -157,7 +157,7 @@ fn time_of_a_new_count_of_blocks_survives_an_upgrade() {
     at(T + 120);
     mutate(sampling::note);
     state::upgrade(None).unwrap();
-    assert_eq!(read(|state| state.history.since.appended_at(1)), Some(T + 90));
+    assert_eq!(read(|state| state.history.appended_at(1)), Some(T + 90));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Duties of UTXO records: jobs of their pruner, leases of the deletion queue, and growth of the memory that jobs need.
 
 use super::duty::{Duty, NEVER};
+use crate::logs;
 use crate::platform::cycles;
 use crate::platform::meter::Hot;
 use crate::state::State;
 use crate::state::clock::QUEUE_SECS;
 use crate::state::records::KEPT;
-use crate::{logs, memory, platform};
 use ic_coppice_storage::NS;
 use std::mem::replace;
 
@@ -34,11 +34,6 @@ fn may_prune(state: &State) -> bool {
     state.deletions_stopped.is_none() && state.chain.state().rollback_to.is_none()
 }
 
-/// Makes the first part of a job due after an interval, or ends the wait for a job.
-pub fn follow(state: &mut State, interval: Option<u64>) {
-    state.records.pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
-}
-
 /// Makes the next part of a job due if the safety timer fires at the job's interval, because it replays the firings that it has missed.
 pub fn due_now(state: &mut State, now: u64) {
     if state.clock.job_secs == Some(state.clock.safety_secs) {
@@ -58,17 +53,15 @@ impl Duty for Job {
 
     fn work(&self, state: &mut State, now: u64, late: bool) {
         let low_on_cycles = cycles::pause().is_some();
-        memory::growth(|growth| {
-            growth.put_off(|| {
-                // The last message may have begun a rollback, or stopped deletions.
-                if !may_prune(state) {
-                    return;
-                }
+        let arena = state.blobs.arena().clone();
+        arena.growth().put_off(|| {
+            // The last message may have begun a rollback, or stopped deletions.
+            if may_prune(state) {
                 let (pruner, mut records) = state.utxo_pruner();
                 pruner.tick(&mut records, low_on_cycles, late);
-            });
+            }
         });
-        if state.clock.growth_at.is_none() && memory::growth(|growth| growth.is_wanted()) {
+        if state.clock.growth_at.is_none() && arena.growth().is_wanted() {
             state.clock.growth_at = Some(now);
         }
     }

@@ -17,6 +17,7 @@ pub const RECORDS_ACTION: &str = "Check which principal creates so many: if a ke
 
 /// Larger settings.
 pub const PAGES: Command = call("set_config", "(record { max_stable_pages = opt #max_stable_pages# })");
+const TARGET_BYTES: Command = call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })");
 const EXTERNAL_BYTES: Command =
     call("set_config", "(record { utxo = opt record { max_external_bytes = opt #max_external_bytes# } })");
 /// A larger cap of records, with the pages that it needs besides.
@@ -111,14 +112,10 @@ fn entry(code: ProblemCode) -> Advice {
             warning("Switch pruning on.", call("set_prune_policy", "(record { pruning_enabled = opt true })"))
         }
         Code::ExportHeld => warning("Check the exporter that lags.", Command::Query("get_export_status", "()")),
-        Code::CapacityExhausted => critical(
-            "Remove the cause that holds pruning back, or raise target_bytes.",
-            call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
-        ),
-        Code::FloorHolds => warning(
-            "Raise target_bytes at least to the value in the message.",
-            call("set_prune_policy", "(record { target_bytes = opt #target_bytes# })"),
-        ),
+        Code::CapacityExhausted => {
+            critical("Remove the cause that holds pruning back, or raise target_bytes.", TARGET_BYTES)
+        }
+        Code::FloorHolds => warning("Raise target_bytes at least to the value in the message.", TARGET_BYTES),
         Code::CyclesLow => critical("Top the canister up, above min_liquid_cycles.", Command::TopUp),
         Code::FeedingRefused => critical(
             "Top the canister up, above feed_min_liquid_cycles; pruning continues down to min_liquid_cycles.",
@@ -221,7 +218,7 @@ fn entry(code: ProblemCode) -> Advice {
         ),
         Code::RecordsOverdue => warning(
             "See the jobs and the heights in the pruner's status; have the height that lags reported again.",
-            Command::Query("utxo_get_pruner_status", "()"),
+            PRUNER_STATUS,
         ),
         Code::UtxoPrunerOff => warning(
             "Switch the pruner of UTXO records on. utxo_cancel_prune_job cancels the job; the next height creates another.",

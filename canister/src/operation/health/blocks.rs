@@ -4,8 +4,8 @@ use super::action::{Action, Command};
 use super::finding::{Finding, finding};
 use super::records;
 use super::sentences::{another_key, holder, remedy_of_holder};
+use crate::platform;
 use crate::state::State;
-use crate::{memory, platform};
 use ic_coppice_chain::ChainStore;
 use ic_coppice_chain::pruning::{Constraints, Due, ExportHeld, Pruner, Stored, policy};
 use ic_coppice_interface::text::{duration, many};
@@ -102,7 +102,7 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     });
     let message = format!("emergency water{bounded} is reached, appends are refused; held by {}", holder(&held_by));
     let found = finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by));
-    Some(records::with_stop(state, found, &held_by))
+    Some(records::with_stop(state, found, Some(&held_by)))
 }
 
 /// Returns a finding if the head and the block before it exceed the target.
@@ -116,7 +116,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
     } else {
         // The target suffices, and memory does not.
         let more = (target - marks.target).div_ceil(WASM_PAGE);
-        ("set_config", "", "max_stable_pages", memory::growth(ic_coppice_storage::Growth::max_pages) + more)
+        ("set_config", "", "max_stable_pages", blobs.arena().growth().max_pages() + more)
     };
     let message = format!(
         "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
@@ -144,11 +144,9 @@ pub(super) fn damage(stored: &Stored, lost: u64) -> Vec<Finding> {
     } else if *faults > 0 || lost > 0 {
         found.push(finding(ProblemCode::DamageAcknowledged, worded(*faults, lost)));
     }
-    if let Some(first) = turns.skipped().first() {
-        let more = match turns.skipped().len() - 1 {
-            0 => String::new(),
-            more => format!(", and {more} more (get_prune_status)"),
-        };
+    if let [first, rest @ ..] = turns.skipped() {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(", and {} more (get_prune_status)", rest.len()) };
         found.push(finding(ProblemCode::WorkSkipped, format!("skipped because it traps: {first}{more}")));
     }
     found

@@ -2,7 +2,7 @@
 
 use super::advice::end_pause;
 use super::finding::{Finding, finding};
-use crate::memory;
+use crate::platform;
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
 use crate::state::records::FED;
@@ -62,7 +62,7 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     }
     let pages = ahead(state.config.max_stable_pages);
     let mib = (pages * WASM_PAGE) >> 20;
-    match memory::growth(|growth| growth.refusal(pages, crate::platform::timer_call_cycles())) {
+    match state.blobs.arena().growth().refusal(pages, platform::timer_call_cycles()) {
         Some(GrowError::LowCycles { .. }) => {
             let message = format!(
                 "cycles are missing for stable memory to grow by {mib} MiB: calls that need more memory will be refused"

@@ -15,7 +15,7 @@ const PATIENCE_SECS: u64 = 3_600;
 /// Returns the time of the last append in Unix seconds, or `None` if unknown.
 pub fn appended_at(state: &State) -> Option<u64> {
     // After the clock was set back the head's time may be in the future; then the noticed time counts.
-    let noticed = || state.history.since.appended_at(state.chain.state().appended_blocks);
+    let noticed = || state.history.appended_at(state.chain.state().appended_blocks);
     state.chain.appended_at().filter(|&at| at <= platform::time_secs()).or_else(noticed)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn stuck_upload(state: &State) -> Option<Finding> {
     }
     // Successive uploads that append blocks are not a problem, so the time counts from the last append.
     let now = platform::time_secs();
-    let open = state.history.since.of(ProblemCode::UploadOpen)? / NS;
+    let open = state.history.since(ProblemCode::UploadOpen)? / NS;
     let open = appended_at(state).map_or(open, |appended| appended.max(open));
     let message = format!(
         "calls have kept the upload of block {number} open for {} without an append: {} {} missing",

@@ -2,7 +2,6 @@
 
 use super::cycles::ahead;
 use super::finding::{Finding, finding};
-use crate::memory;
 use crate::state::State;
 use ic_coppice_interface::ProblemCode;
 
@@ -12,7 +11,7 @@ pub(super) const LEFT: u64 = 20;
 /// Returns a finding if stable memory is near its cap. Billed pages never decrease; new blobs reuse freed memory, so what is free for blobs
 /// of the chain counts as left.
 pub(super) fn cap(state: &State) -> Option<Finding> {
-    let (billed, cap) = (memory::billed_pages(), state.config.max_stable_pages);
+    let (billed, cap) = (state.blobs.arena().billed_pages(), state.config.max_stable_pages);
     let left = cap.saturating_sub(billed);
     let class = state.chain.log_class();
     let reusable = state.blobs.arena().available(class) * class.granules();

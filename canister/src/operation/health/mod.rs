@@ -52,10 +52,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let State { pruner, chain, blobs, .. } = state;
     let of_due = blocks::due((pruner, chain, blobs), || state.constraints(), due, deep);
     let held_by = due.and_then(|due| due.held_by.as_ref());
-    found.extend(of_due.into_iter().map(|of| match held_by.filter(|_| of.code == ProblemCode::ExportHeld) {
-        Some(held_by) => records::with_stop(state, of, held_by),
-        None => of,
-    }));
+    found.extend(of_due.into_iter().map(|of| records::with_stop(state, of, held_by)));
     found.extend(state.deletions_stopped.map(|since| {
         let message = format!("set_deletions_stopped(true): {}", records::STOPPED);
         Finding { since: Some(since), ..finding(ProblemCode::DeletionsStopped, message) }
@@ -67,9 +64,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found.extend(memory::cap(state));
     found.extend(memory::strays(state));
     found.extend(blocks::damage(state.pruner.stored(), state.lost()));
-    if deep {
-        found.extend(head::unreadable(state));
-    }
+    found.extend(if deep { head::unreadable(state) } else { None });
     if KEPT {
         found.extend(records::findings(state, deep));
     }
@@ -97,7 +92,7 @@ fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
 pub fn raised(state: &State) -> Vec<Raised> {
     let now = platform::time_ns();
     let has_lasted = |found: Finding| {
-        let since = found.since.or_else(|| state.history.since.of(found.code)).map(|since| since.min(now));
+        let since = found.since.or_else(|| state.history.since(found.code)).map(|since| since.min(now));
         let has_lasted =
             found.patience_secs == 0 || now - since.unwrap_or(now) > found.patience_secs.saturating_mul(NS);
         has_lasted.then(|| (advice(found.code).0, since, found))
@@ -130,9 +125,8 @@ pub fn health(state: &State, caller: Principal) -> Health {
 /// Returns the reason why the next block would be refused.
 fn appends_refused(state: &State) -> Option<String> {
     // A query knows no message that compared the cycles.
-    let missing = liquid::feed_missing();
-    let admission = Admission { missing_cycles: missing, ..state.admission() };
-    let refused = match state.chain.check_next(&admission).err()? {
+    let admission = Admission { missing_cycles: liquid::feed_missing(), ..state.admission() };
+    Some(match state.chain.check_next(&admission).err()? {
         AppendError::CapacityExhausted { held_by } => {
             format!("emergency water is reached; held by {}", holder(&held_by))
         }
@@ -141,8 +135,7 @@ fn appends_refused(state: &State) -> Option<String> {
             format!("the upload of block {number} is open until it is done or dropped")
         }
         error => error.to_string(),
-    };
-    Some(refused)
+    })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub fn holder(held_by: &HeldBy) -> String {
 
 /// Returns the remedy for a holder of pruning, or `None` for the floor, where the operator must decide.
 pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
-    let action = match held_by {
+    Some(match held_by {
         HeldBy::Exporter(name) => Action::new(
             format!("Start or repair exporter {name} (coppice index), which must acknowledge the due blocks."),
             Command::Query("get_export_status", "()"),
@@ -47,8 +47,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
         ),
         HeldBy::LowCycles => Action::new("Top the canister up.", Command::TopUp),
         HeldBy::Floor => return None,
-    };
-    Some(action)
+    })
 }
 
 fn revoke(name: &str) -> Command {

@@ -9,15 +9,8 @@ use ic_coppice_interface::MAX_STABLE_PAGES;
 
 /// Returns an argument with the values of its names.
 pub fn filled(state: &State, argument: &str) -> String {
-    let mut filled = String::new();
-    let mut rest = argument;
-    while let Some((before, after)) = rest.split_once('#') {
-        let Some((name, after)) = after.split_once('#') else { break };
-        filled.push_str(before);
-        filled.push_str(&value(state, name));
-        rest = after;
-    }
-    filled + rest
+    let parts = argument.split('#').enumerate();
+    parts.map(|(at, part)| if at % 2 == 1 { value(state, part) } else { part.into() }).collect()
 }
 
 fn value(state: &State, name: &str) -> String {

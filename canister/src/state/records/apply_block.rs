@@ -3,6 +3,7 @@
 use super::{State, Stores as RecordStores, settings_of};
 use crate::logs;
 use crate::logs::audit::{Fields, field};
+use crate::platform::cycles;
 use ic_coppice_interface::text::hex;
 use ic_coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyPosition};
 use ic_coppice_records::apply::{self, Applier, Outcome, Stores};
@@ -21,7 +22,8 @@ impl State {
         vec![field("applied", shown), field("missing parents", self.records.applier.missing())]
     }
 
-    pub(super) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
+    /// The part that applies blocks, and the stores that it works on.
+    pub(crate) fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
         let Self { records, chain, blobs, config, .. } = self;
         let RecordStores { utxo, applier, .. } = records;
         (applier, Stores { blocks: chain, utxo, blobs, settings: settings_of(config) })
@@ -32,12 +34,8 @@ impl State {
     ///
     /// # Errors
     /// [`UtxoApplyError`]; nothing has changed.
-    pub fn apply_block(
-        &mut self,
-        arg: &UtxoApplyBlock,
-        missing_cycles: Option<u128>,
-    ) -> Result<UtxoApplied, UtxoApplyError> {
-        if let Some(missing) = missing_cycles {
+    pub fn apply_block(&mut self, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+        if let Some(missing) = cycles::missing_to_feed() {
             return Err(NoMemory::LowCycles { missing }.into());
         }
         let is_first = self.records.applier.position().is_none();

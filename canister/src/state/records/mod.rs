@@ -15,7 +15,7 @@ use ic_coppice_interface::{
     BLOB_SAFETY_WINDOW, Batch, Config, OpenTransaction, Owner, RollbackError, UtxoError, UtxoSettings, UtxoStorage,
 };
 pub use ic_coppice_records::RecordStores as Stores;
-use ic_coppice_records::apply::{AppliedNote, TakenBack};
+use ic_coppice_records::apply::AppliedNote;
 use ic_coppice_records::deletion::Limits;
 use ic_coppice_records::external::Records;
 use ic_coppice_records::pruning::UtxoPruner;
@@ -136,20 +136,6 @@ impl State {
         }
         let is_pruned = |note: &Note| AppliedNote::from(note).height <= pruned_height;
         Some(self.chain.newest_noted(oldest, MOST_SHOWN, is_pruned).unwrap_or(oldest))
-    }
-
-    /// Takes the newest block back from the records if it is applied. `is_fresh`: nothing else was done in this message.
-    pub(super) fn take_back(
-        &mut self,
-        number: u64,
-        is_fresh: bool,
-        faults: &mut Vec<String>,
-    ) -> Option<(TakenBack, u64)> {
-        if !KEPT || !self.records.applier.is_applied(&self.chain, number) {
-            return None;
-        }
-        let (applier, mut stores) = self.applying();
-        Some(applier.take_back(&mut stores, number, is_fresh, faults))
     }
 
     /// Records why a rollback waits, or that it does not wait, and logs the first of several refusals, because ticks repeat them.

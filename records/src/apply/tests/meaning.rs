@@ -417,8 +417,8 @@ fn bytes_that_are_not_copied_come_from_the_block_while_it_is_kept() {
     assert_eq!(place, TransactionPlace::Block { number: 0, offset });
     let part = |w: &World, offset, length| {
         let arg = UtxoGetPart { txid: txs[1].id(), part: UtxoPart::Transaction, offset, length };
-        let in_block = |number, at, len| crate::apply::bytes_of(&w.chain, &w.blobs, number, (at, len));
-        w.utxo.transaction(&w.blobs, &arg, in_block).map(|part| (part.bytes.into_vec(), part.total))
+        let in_blocks = crate::apply::in_blocks(&w.chain);
+        w.utxo.transaction(&w.blobs, &arg, in_blocks).map(|part| (part.bytes.into_vec(), part.total))
     };
     let raw = &txs[1].raw;
     assert_eq!(part(&w, 0, u64::MAX), Ok((raw.clone(), raw.len() as u64)));

@@ -222,8 +222,8 @@ impl World {
 
     pub fn transaction(&self, tx: &Tx) -> Result<Vec<u8>, UtxoRefusal> {
         let arg = UtxoGetPart { txid: tx.id(), part: UtxoPart::Transaction, offset: 0, length: u64::MAX };
-        let in_block = |number, at, len| crate::apply::bytes_of(&self.chain, &self.blobs, number, (at, len));
-        self.utxo.transaction(&self.blobs, &arg, in_block).map(|part| part.bytes.into_vec())
+        let in_blocks = crate::apply::in_blocks(&self.chain);
+        self.utxo.transaction(&self.blobs, &arg, in_blocks).map(|part| part.bytes.into_vec())
     }
 
     pub fn seen(&self, txs: &[Tx]) -> Seen {

@@ -41,6 +41,11 @@ fn ticks(s: &mut Service) -> Vec<Touched> {
     all
 }
 
+/// Completes rows of the deletion queue, and removes their records.
+fn complete(s: &mut Service, arg: &CompleteBlobDeletions) -> CompletedBlobDeletions {
+    s.with(|pruner, records| pruner.with_records(records, |queue, now, rows| queue.complete(arg, now, rows))).unwrap()
+}
+
 #[test]
 fn check_of_many_scattered_spenders_ends_after_several_messages() {
     let mut s = Service::new();
@@ -148,8 +153,7 @@ fn many_rows_with_records_are_completed_over_messages_each_row_atomically() {
             max_retries: 3,
             ..Default::default()
         };
-        let complete = || s.with(|pruner, records| pruner.complete_deletions(records, &arg)).unwrap();
-        let (done, touched) = twin::touching(complete);
+        let (done, touched) = twin::touching(|| complete(&mut s, &arg));
         assert!(touched.dirtied.len() < MOST_DIRTIED, "{} pages dirtied", touched.dirtied.len());
         assert_eq!((done.removed + done.remaining, done.dead), (rows.len() as u64, 0));
         assert!(calls > 1 || done.remaining > 0, "a single call did everything, so the test shows nothing");
@@ -172,7 +176,7 @@ fn blob_of_a_large_record_is_counted_when_reported_deleted() {
     s.prune(1_288);
     let arg =
         CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![], max_retries: 3, ..Default::default() };
-    let done = s.with(|pruner, records| pruner.complete_deletions(records, &arg)).unwrap();
+    let done = complete(&mut s, &arg);
     let totals = |s: &Service| (s.status().totals.external_files_deleted, s.status().totals.records_deleted);
     assert_eq!((done.removed, totals(&s)), (1, (1, 0)));
     s.prune(1_289);

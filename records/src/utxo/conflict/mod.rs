@@ -15,11 +15,11 @@
 mod walk;
 mod winners;
 
-use super::call::{Call, hash_of, if_found};
+use super::call::{Answer, Call, hash_of, if_found};
 use super::limits::{MOST_MARKED, PARENT};
-use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag, inputs, parents};
+use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, flag, inputs, parents};
 use super::store::{Found, UtxoStore};
-use ic_coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
+use ic_coppice_interface::{Conflict, Outpoint, Spender, Txid, Unspend, UtxoHash, UtxoRefusal};
 use ic_coppice_storage::slots::SlotId;
 use ic_coppice_storage::{Counting, Ic, MOST_PAGES, Platform as _};
 use walk::Walk;
@@ -43,18 +43,7 @@ struct Hold {
     outpoint: (Hash, u32),
 }
 
-impl Hold {
-    fn report(&self) -> Unspend {
-        let ((txid, vout), (spender, vin)) = (self.outpoint, self.entry.spender);
-        Unspend {
-            outpoint: Outpoint { txid: txid.into(), vout },
-            utxo_hash: UtxoHash::from(self.entry.hash),
-            spender: Spender { txid: spender.into(), vin },
-        }
-    }
-}
-
-/// The limits of a slice, and the records that it touched.
+/// The limits of a slice, the records that it touched, and what its answer names.
 struct Slice {
     deadline: u64,
     last: u64,
@@ -62,6 +51,10 @@ struct Slice {
     heap: u64,
     /// Records to evaluate when the slice ends.
     touched: Vec<SlotId>,
+    /// Transactions that the slice has marked as double spends.
+    marked: Vec<Txid>,
+    /// Outputs that the slice reports, at most [`MOST_MARKED`].
+    reported: Vec<Unspend>,
 }
 
 impl Slice {
@@ -69,7 +62,7 @@ impl Slice {
     fn new(most: u64) -> Self {
         let now = Ic::instructions();
         let [deadline, last] = [most, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
-        Self { deadline, last, heap: 0, touched: Vec::new() }
+        Self { deadline, last, heap: 0, touched: Vec::new(), marked: Vec::new(), reported: Vec::new() }
     }
 
     /// Counts inputs that are read, and the outputs that they hold.
@@ -78,49 +71,57 @@ impl Slice {
     }
 
     /// Returns an error if the step has used too many instructions or changed too many pages; nothing has changed then.
-    fn check(&self, store: &UtxoStore) -> Result<(), UtxoRefusal> {
+    fn check(&self, store: &UtxoStore) -> Answer<()> {
         let pages = store.pages_changed() + store.slots.journal_pages() + self.heap;
         if pages <= MOST_PAGES && Ic::instructions() <= self.last { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
     }
 
     /// Returns whether the slice must end before the next transaction, which lies in `slot`.
-    fn is_full(&self, store: &UtxoStore, slot: SlotId, marked: usize, reported: usize) -> bool {
+    fn is_full(&self, store: &UtxoStore, slot: SlotId) -> bool {
         let pages = store.pages_changed() + EVALUATED * self.touched.len() as u64;
         let head = store.head(slot);
         let next = if head.is(flag::CONFLICTING) { 0 } else { PARENT * u64::from(head.inputs) };
-        let full = marked.max(reported) >= MOST_MARKED || pages >= SLICE_PAGES || Ic::instructions() > self.deadline;
+        let named = self.marked.len().max(self.reported.len());
+        let full = named >= MOST_MARKED || pages >= SLICE_PAGES || Ic::instructions() > self.deadline;
         full || pages + next > MOST_PAGES
+    }
+
+    /// Reports an output that a transaction holds.
+    fn report(&mut self, hold: &Hold) {
+        if self.reported.len() < MOST_MARKED {
+            let ((txid, vout), (spender, vin)) = (hold.outpoint, hold.entry.spender);
+            self.reported.push(Unspend {
+                outpoint: Outpoint { txid: txid.into(), vout },
+                utxo_hash: UtxoHash::from(hold.entry.hash),
+                spender: Spender { txid: spender.into(), vin },
+            });
+        }
     }
 }
 
 impl UtxoStore {
-    /// Returns the transaction input that holds an output, or `None` if the output is unspent or unknown.
-    fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
-        let Some(Found { slot, head, .. }) = if_found(self.find(&outpoint.0))? else { return Ok(None) };
-        let utxo = if_found(EntryAddress::utxo(&self.slots, slot, &head, outpoint.1))?;
-        let held = utxo.filter(|(_, entry)| entry.is(SPENT));
-        Ok(held.map(|(address, entry)| Hold { address, entry, outpoint }))
-    }
-
     /// Returns the outputs that a transaction holds.
-    fn holds(&self, txid: &Hash, inputs: &[(Hash, u32)], slice: &Slice) -> Result<Vec<Hold>, UtxoRefusal> {
+    fn holds(&self, txid: &Hash, inputs: &[(Hash, u32)], slice: &Slice) -> Answer<Vec<Hold>> {
         let mut holds = Vec::new();
-        for (outpoint, vin) in inputs.iter().zip(0..) {
+        for (&outpoint, vin) in inputs.iter().zip(0..) {
             slice.check(self)?;
-            holds.extend(self.hold(*outpoint)?.filter(|hold| hold.entry.held_by(txid, vin)));
+            let Some(Found { slot, head, .. }) = if_found(self.find(&outpoint.0))? else { continue };
+            let utxo = if_found(EntryAddress::utxo(&self.slots, slot, &head, outpoint.1))?;
+            let held = utxo.filter(|(_, entry)| entry.held_by(txid, vin));
+            holds.extend(held.map(|(address, entry)| Hold { address, entry, outpoint }));
         }
         Ok(holds)
     }
 
-    /// Marks a transaction as a double spend, and enters a new double spend in its parents' lists. Returns whether the mark is new, and
-    /// the outputs that the transaction holds. The operation may fail in its middle.
-    fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Result<(bool, Vec<Hold>), UtxoRefusal> {
+    /// Marks a transaction as a double spend, and enters a new double spend in its parents' lists. Returns the outputs that the transaction
+    /// holds. The operation may fail in its middle.
+    fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Answer<Vec<Hold>> {
         let head = self.head(slot);
         let inputs = inputs(&self.slots, slot, &head)?;
         let holds = self.holds(txid, &inputs, slice)?;
         slice.reads(inputs.len(), holds.len());
-        let is_new = !head.is(flag::CONFLICTING);
-        if is_new {
+        if !head.is(flag::CONFLICTING) {
+            slice.marked.push(txid.into());
             self.set_flags(slot, head.flags | flag::CONFLICTING);
             for parent in parents(&inputs) {
                 slice.check(self)?;
@@ -132,17 +133,16 @@ impl UtxoStore {
             hold.address.set_state(&mut self.slots, hold.entry.state | SPENDER_CONFLICTING);
         }
         slice.touched.push(slot);
-        Ok((is_new, holds))
+        Ok(holds)
     }
 
     /// Evaluates the records that a slice has touched, each once.
-    fn evaluate_touched(&mut self, mut slice: Slice, call: &Call) -> Result<(), UtxoRefusal> {
-        let mut touched = std::mem::take(&mut slice.touched);
-        touched.sort_unstable();
-        touched.dedup();
-        touched.into_iter().try_for_each(|slot| {
+    fn evaluate_touched(&mut self, slice: &mut Slice, call: &Call) -> Answer<()> {
+        slice.touched.sort_unstable();
+        slice.touched.dedup();
+        slice.touched.iter().try_for_each(|slot| {
             slice.check(self)?;
-            self.evaluate(slot, call)
+            self.evaluate(*slot, call)
         })
     }
 
@@ -150,7 +150,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
+    pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Answer<Conflict> {
         self.mark_family(txid, call, MOST_INSTRUCTIONS)
     }
 
@@ -158,7 +158,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn mark_family(&mut self, txid: &[u8], call: &Call, most: u64) -> Result<Conflict, UtxoRefusal> {
+    pub fn mark_family(&mut self, txid: &[u8], call: &Call, most: u64) -> Answer<Conflict> {
         call.check()?;
         let _counting = Counting::begin();
         let txid = hash_of("txid", txid)?;
@@ -171,20 +171,18 @@ impl UtxoStore {
             return Err(UtxoRefusal::TooMuchWork);
         }
         self.atomically(|store| {
-            let mut done = Conflict { marked: Vec::new(), parent_spends: Vec::new(), has_more: !walk.complete };
+            let mut has_more = !walk.complete;
             let of_root = std::iter::once((txid, slot));
             for (txid, of) in of_root.chain(walk.done.iter().copied().filter(|(_, of)| *of != slot)) {
-                if !done.marked.is_empty() && slice.is_full(store, of, done.marked.len(), done.parent_spends.len()) {
-                    done.has_more = true;
+                if !slice.marked.is_empty() && slice.is_full(store, of) {
+                    has_more = true;
                     break;
                 }
-                let (is_new, holds) = store.mark(&txid, of, &mut slice)?;
-                done.marked.extend(is_new.then(|| txid.into()));
-                let room = MOST_MARKED.saturating_sub(done.parent_spends.len());
-                done.parent_spends.extend(holds.iter().take(room).map(Hold::report));
+                let holds = store.mark(&txid, of, &mut slice)?;
+                holds.iter().for_each(|hold| slice.report(hold));
             }
-            store.evaluate_touched(slice, call)?;
-            Ok(done)
+            store.evaluate_touched(&mut slice, call)?;
+            Ok(Conflict { marked: slice.marked, parent_spends: slice.reported, has_more })
         })
     }
 }

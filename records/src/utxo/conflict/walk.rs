@@ -1,5 +1,6 @@
 //! Walk over the descendants of a transaction within one message; spenders come before the transactions that they spend from.
 
+use crate::utxo::call::Answer;
 use crate::utxo::limits::MOST_MARKED;
 use crate::utxo::record::{ENTRY, Hash, Head, SPENDER_CONFLICTING, SPENT, entries, flag};
 use crate::utxo::store::UtxoStore;
@@ -40,12 +41,6 @@ struct Step {
     spenders: Vec<Hash>,
 }
 
-impl Step {
-    fn new((txid, slot): (Hash, SlotId)) -> Self {
-        Self { txid, slot, next: 0, spenders: Vec::new() }
-    }
-}
-
 impl<'a> Walk<'a> {
     pub fn new(winners: Option<&'a BTreeSet<Hash>>, deadline: u64) -> Self {
         let (seen, met, done) = Default::default();
@@ -64,11 +59,12 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub(super) fn walk(&self, walk: &mut Walk, from: (Hash, SlotId)) -> Result<(), UtxoRefusal> {
+    pub(super) fn walk(&self, walk: &mut Walk, from: (Hash, SlotId)) -> Answer<()> {
         if !walk.complete || !walk.seen.insert(from.1) {
             return Ok(());
         }
-        let mut path = vec![Step::new(from)];
+        let first_step = |(txid, slot)| Step { txid, slot, next: 0, spenders: Vec::new() };
+        let mut path = vec![first_step(from)];
         while let Some(step) = path.last_mut() {
             if let Some(txid) = step.spenders.pop() {
                 if walk.winners.is_some_and(|winners| winners.contains(&txid)) {
@@ -78,7 +74,7 @@ impl UtxoStore {
                 walk.complete = walk.reads(2);
                 match self.find(&txid) {
                     Ok(found) if walk.winners.is_none() && found.head.is(flag::CONFLICTING) => {}
-                    Ok(found) if walk.seen.insert(found.slot) => path.push(Step::new((txid, found.slot))),
+                    Ok(found) if walk.seen.insert(found.slot) => path.push(first_step((txid, found.slot))),
                     Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
                     Err(error) => return Err(error),
                 }
@@ -101,7 +97,7 @@ impl UtxoStore {
     }
 
     /// Reads the next spenders, and passes over the marked ones if `passes_marked`.
-    fn read_spenders(&self, step: &mut Step, head: &Head, passes_marked: bool) -> Result<(), UtxoRefusal> {
+    fn read_spenders(&self, step: &mut Step, head: &Head, passes_marked: bool) -> Answer<()> {
         let spenders = &mut step.spenders;
         entries(&self.slots, step.slot, head, (step.next, CHUNK), |_, _, entry| {
             let passed = passes_marked && entry.is(SPENDER_CONFLICTING);

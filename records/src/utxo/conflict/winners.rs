@@ -3,13 +3,12 @@
 
 use super::walk::Walk;
 use super::{Hold, MOST_INSTRUCTIONS, SLICE_PAGES, Slice};
-use crate::utxo::call::{Call, bad, hash_of, if_found};
-use crate::utxo::limits::MOST_MARKED;
+use crate::utxo::call::{Answer, Call, bad, hash_of, if_found};
 use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
 use crate::utxo::spend::Strictness;
 use crate::utxo::store::{Found, UtxoStore};
 use ic_coppice_interface::{
-    ConflictError, ConflictResolution, MissingParents, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal,
+    ConflictError, ConflictResolution, MissingParents, Spender, Txid, UtxoError, UtxoProcessConflicting, UtxoRefusal,
     UtxoSpendError,
 };
 use ic_coppice_storage::slots::SlotId;
@@ -39,7 +38,7 @@ struct Contest {
 /// The outcome of a call for winners.
 type Resolved = Result<ConflictResolution, ConflictError>;
 
-fn of(txid: &Hash, error: UtxoRefusal) -> ConflictError {
+fn of(txid: impl Into<Txid>, error: UtxoRefusal) -> ConflictError {
     ConflictError { txid: txid.into(), error: error.into() }
 }
 
@@ -52,14 +51,11 @@ impl UtxoStore {
     pub fn process_conflicting(&mut self, arg: &UtxoProcessConflicting, call: &Call) -> Resolved {
         self.begin_message();
         let _counting = Counting::begin();
-        call.check().map_err(|error| {
-            let txid = arg.winners.first().cloned().unwrap_or_default();
-            ConflictError { txid, error: error.into() }
-        })?;
+        call.check().map_err(|error| of(arg.winners.first().cloned().unwrap_or_default(), error))?;
         let mut winners: Vec<Winner> = Vec::new();
         let mut names = BTreeSet::new();
         for winner in &arg.winners {
-            let named = |error: UtxoRefusal| ConflictError { txid: winner.clone(), error: error.into() };
+            let named = |error| of(winner.clone(), error);
             let txid = hash_of("txid", winner).map_err(named)?;
             let Found { slot, head, .. } = self.find(&txid).map_err(named)?;
             if !head.is(flag::CONFLICTING) {
@@ -82,7 +78,7 @@ impl UtxoStore {
             if names.contains(&loser.0) {
                 walk.met.insert(loser.0);
             } else {
-                self.walk(&mut walk, *loser).map_err(|error| of(&loser.0, error))?;
+                self.walk(&mut walk, *loser).map_err(|error| of(loser.0, error))?;
             }
         }
         for winner in &contest.winners {
@@ -90,9 +86,9 @@ impl UtxoStore {
             // the ancestors of the winner are searched, too.
             let loses = walk.met.contains(&winner.txid)
                 || (walk.complete
-                    && self.descends(winner, &names, &mut walk).map_err(|error| of(&winner.txid, error))?);
+                    && self.descends(winner, &names, &mut walk).map_err(|error| of(winner.txid, error))?);
             if loses {
-                return Err(of(&winner.txid, UtxoRefusal::WinnerLoses));
+                return Err(of(winner.txid, UtxoRefusal::WinnerLoses));
             }
         }
         self.atomically(|store| store.win(&contest, &walk, slice, call))
@@ -104,7 +100,7 @@ impl UtxoStore {
         let mut known = BTreeSet::new();
         for Winner { txid, inputs, .. } in &winners {
             for (outpoint, vin) in inputs.iter().zip(0_u32..) {
-                let named = |error| of(&outpoint.0, error);
+                let named = |error| of(outpoint.0, error);
                 slice.check(self).map_err(|error| of(txid, error))?;
                 let Some(parent) = self.parent(&outpoint.0, call).map_err(named)? else { continue };
                 let (address, entry) =
@@ -114,24 +110,22 @@ impl UtxoStore {
                     return Err(named(spent(by)));
                 }
                 let (holder, held) = entry.spender;
-                match entry.is(SPENT) {
-                    true if holder == *txid && held != vin => return Err(named(spent(entry.spender))),
-                    true if holder == *txid && entry.is(SPENDER_DELETED) => {
-                        return Err(named(UtxoRefusal::InvalidSpend));
-                    }
-                    true if holder == *txid => {}
-                    true if entry.is(SPENDER_DELETED) => {
+                match (holder == *txid, entry.is(SPENDER_DELETED)) {
+                    _ if !entry.is(SPENT) => {}
+                    (true, _) if held != vin => return Err(named(spent(entry.spender))),
+                    (true, true) => return Err(named(UtxoRefusal::InvalidSpend)),
+                    (true, false) => {}
+                    (false, true) => {
                         // The holder was mined, and all its outputs were spent, so that it cannot lose any more.
                         let by = Spender { txid: holder.into(), vin: held };
                         let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
                         return Err(ConflictError { txid: outpoint.0.into(), error });
                     }
-                    true => {
+                    (false, false) => {
                         contested.push(Hold { address, entry, outpoint: *outpoint });
-                        let loser = if_found(self.find(&holder)).map_err(|error| of(&holder, error))?;
+                        let loser = if_found(self.find(&holder)).map_err(|error| of(holder, error))?;
                         losers.extend(loser.filter(|loser| known.insert(loser.slot)).map(|loser| (holder, loser.slot)));
                     }
-                    false => {}
                 }
             }
         }
@@ -139,7 +133,7 @@ impl UtxoStore {
     }
 
     /// Returns the parent of a winner's input; `None` if it has no record and the input is skipped.
-    fn parent(&self, txid: &Hash, call: &Call) -> Result<Option<Found>, UtxoRefusal> {
+    fn parent(&self, txid: &Hash, call: &Call) -> Answer<Option<Found>> {
         match call.missing {
             MissingParents::Skip => if_found(self.find(txid)),
             MissingParents::Refuse => self.find(txid).map(Some),
@@ -147,7 +141,7 @@ impl UtxoStore {
     }
 
     /// Returns whether a winner spends from a loser, directly or through other double spends.
-    fn descends(&self, winner: &Winner, names: &BTreeSet<Hash>, walk: &mut Walk) -> Result<bool, UtxoRefusal> {
+    fn descends(&self, winner: &Winner, names: &BTreeSet<Hash>, walk: &mut Walk) -> Answer<bool> {
         let mut known = BTreeSet::new();
         let mut next: Vec<Hash> = winner.inputs.iter().map(|(parent, _)| *parent).collect();
         while let Some(txid) = next.pop() {
@@ -170,7 +164,7 @@ impl UtxoStore {
     }
 
     /// Takes an output from its holder, unlocks the record of the output, and reports the output.
-    fn take(&mut self, hold: &Hold, slice: &mut Slice, done: &mut ConflictResolution) -> Result<(), UtxoRefusal> {
+    fn take(&mut self, hold: &Hold, slice: &mut Slice) -> Answer<()> {
         slice.check(self)?;
         let entry = hold.address.read(&self.slots);
         hold.address.forget_spender(&mut self.slots, &entry);
@@ -179,9 +173,7 @@ impl UtxoStore {
         let head = self.head(master);
         self.lock(master, &head, false);
         slice.touched.push(master);
-        if done.unspent.len() < MOST_MARKED {
-            done.unspent.push(hold.report());
-        }
+        slice.report(hold);
         Ok(())
     }
 
@@ -189,60 +181,52 @@ impl UtxoStore {
     fn win(&mut self, contest: &Contest, walk: &Walk, mut slice: Slice, call: &Call) -> Resolved {
         let Contest { winners, contested, losers } = contest;
         let first = winners.first().map_or(Hash::default(), |winner| winner.txid);
-        let unnamed = |error| of(&first, error);
-        let mut done =
-            ConflictResolution { losers: Vec::new(), unspent: Vec::new(), spent: 0, has_more: !walk.complete };
+        let unnamed = |error| of(first, error);
+        let mut has_more = !walk.complete;
         // 1: mark the holders of contested outputs as losers.
         for (txid, slot) in losers {
-            let (is_new, _) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
-            done.losers.extend(is_new.then(|| txid.into()));
+            self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
         }
-        if done.has_more && done.losers.is_empty() && walk.done.is_empty() {
+        if has_more && slice.marked.is_empty() && walk.done.is_empty() {
             // There is a path to a leaf that no message walks.
             return Err(unnamed(UtxoRefusal::TooMuchWork));
         }
         // 2: mark the losers' descendants, and release what losers and descendants hold. Only the last slice releases contested outputs.
         let is_contested: BTreeSet<EntryAddress> = contested.iter().map(|hold| hold.address).collect();
         for (number, (txid, slot)) in walk.done.iter().enumerate() {
-            let begun = number > 0 || !done.losers.is_empty();
-            if begun && slice.is_full(self, *slot, done.losers.len(), done.unspent.len()) {
-                done.has_more = true;
+            let begun = number > 0 || !slice.marked.is_empty();
+            if begun && slice.is_full(self, *slot) {
+                has_more = true;
                 break;
             }
-            let (is_new, holds) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
-            done.losers.extend(is_new.then(|| txid.into()));
+            let holds = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
             for hold in holds.iter().filter(|hold| !is_contested.contains(&hold.address)) {
-                self.take(hold, &mut slice, &mut done).map_err(unnamed)?;
+                self.take(hold, &mut slice).map_err(unnamed)?;
             }
         }
         // The last step gets a separate message if it might not fit in this one.
-        done.has_more |= 2 * self.pages_changed() > SLICE_PAGES || Ic::instructions() > slice.deadline;
-        let is_last = !done.has_more;
-        if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {
+        has_more |= 2 * self.pages_changed() > SLICE_PAGES || Ic::instructions() > slice.deadline;
+        if !slice.reported.is_empty() || (!has_more && !contested.is_empty()) {
             self.root.count_revert(&mut self.slots);
         }
-        if is_last {
+        let mut spent = 0;
+        if !has_more {
             for hold in contested {
-                self.take(hold, &mut slice, &mut done).map_err(unnamed)?;
+                self.take(hold, &mut slice).map_err(unnamed)?;
             }
-            self.finish_contest(winners, &mut slice, &mut done, call)?;
+            spent = self.finish_contest(winners, &mut slice, call)?;
         }
-        self.evaluate_touched(slice, call).map_err(unnamed)?;
-        Ok(done)
+        self.evaluate_touched(&mut slice, call).map_err(unnamed)?;
+        Ok(ConflictResolution { losers: slice.marked, unspent: slice.reported, spent, has_more })
     }
 
-    /// Spends the winners' inputs, and removes their mark as double spends.
-    fn finish_contest(
-        &mut self,
-        winners: &[Winner],
-        slice: &mut Slice,
-        done: &mut ConflictResolution,
-        call: &Call,
-    ) -> Result<(), ConflictError> {
+    /// Spends the winners' inputs, and removes their mark as double spends. Returns the number of outputs that are newly spent.
+    fn finish_contest(&mut self, winners: &[Winner], slice: &mut Slice, call: &Call) -> Result<u32, ConflictError> {
+        let mut spent = 0;
         for Winner { txid, inputs, .. } in winners {
             for (outpoint, vin) in inputs.iter().zip(0..) {
                 slice.check(self).map_err(|error| of(txid, error))?;
-                let named = |error| of(&outpoint.0, error);
+                let named = |error| of(outpoint.0, error);
                 let Some(parent) = self.parent(&outpoint.0, call).map_err(named)? else { continue };
                 let by = (txid, vin);
                 let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
@@ -250,7 +234,7 @@ impl UtxoStore {
                 if new {
                     address.write(&mut self.slots, entry.state | SPENT, by);
                     address.count_spent(&mut self.slots, 1);
-                    done.spent += 1;
+                    spent += 1;
                 } else if entry.is(SPENDER_CONFLICTING) {
                     address.set_state(&mut self.slots, entry.state & !SPENDER_CONFLICTING);
                 }
@@ -269,6 +253,6 @@ impl UtxoStore {
             }
             slice.touched.push(*slot);
         }
-        Ok(())
+        Ok(spent)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::head::Head;
 use super::layout::at;
+use crate::utxo::call::Answer;
 use crate::utxo::limits::at_most;
 use ic_coppice_interface::{BlockRef, NoMemory, UtxoRefusal};
 use ic_coppice_storage::cbor;
@@ -31,7 +32,7 @@ pub fn children(slots: &Slots, head: &Head) -> SlotId {
 ///
 /// # Errors
 /// `OutOfSpace`, `LowCycles`, only if the record has no extras yet; `Corrupt`. Nothing has changed.
-pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Result<(), UtxoRefusal> {
+pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Answer<()> {
     let old = head.extras;
     if old == 0 {
         head.extras = slots.allocate(PREFIX).map_err(NoMemory::from)?;
@@ -76,7 +77,7 @@ impl Extras {
     ///
     /// # Errors
     /// `Corrupt` if the extras cannot be decoded.
-    pub fn load(slots: &Slots, head: &Head) -> Result<Self, UtxoRefusal> {
+    pub fn load(slots: &Slots, head: &Head) -> Answer<Self> {
         if head.extras == 0 {
             return Ok(Self::default());
         }
@@ -97,7 +98,7 @@ impl Extras {
     ///
     /// # Errors
     /// `TooLarge`, `OutOfSpace`, `LowCycles`; nothing has changed.
-    pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Result<(), UtxoRefusal> {
+    pub fn save(&self, slots: &mut Slots, slot: SlotId, head: &mut Head) -> Answer<()> {
         at_most("blocks", self.blocks.len() as u64, MAX_BLOCKS as u64)?;
         at_most("reassignments", self.reassignments.len() as u64, MAX_REASSIGNMENTS as u64)?;
         let old = head.extras;

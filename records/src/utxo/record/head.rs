@@ -94,17 +94,12 @@ impl Head {
         let own = [self.utxos, self.spent, self.frozen, self.frozen_extra, self.spending_height, self.extras];
         words[10..14].copy_from_slice(&pages.map(u32::to_le_bytes));
         words[14..20].copy_from_slice(&own.map(u32::to_le_bytes));
-        for (words, long) in words[20..26].chunks_exact_mut(2).zip([self.created_at_ns, self.fee, self.size]) {
-            words.copy_from_slice(long.to_le_bytes().as_chunks().0);
-        }
+        let longs = [self.created_at_ns, self.fee, self.size].map(u64::to_le_bytes);
+        words[20..26].copy_from_slice(longs.as_flattened().as_chunks().0);
         let of_transaction = [self.version, self.lock_time, self.inputs, self.transaction_len, self.blocks];
         words[26..31].copy_from_slice(&of_transaction.map(u32::to_le_bytes));
-        for (words, block) in words[31..37].chunks_exact_mut(3).zip(self.head_blocks) {
-            words.copy_from_slice(&encode_block(block));
-        }
-        for (words, link) in words[37..49].chunks_exact_mut(3).zip(self.links) {
-            words.copy_from_slice(&[link.key, link.previous, link.next].map(u32::to_le_bytes));
-        }
+        words[31..37].copy_from_slice(self.head_blocks.map(encode_block).as_flattened());
+        words[37..49].copy_from_slice(self.links.map(Link::encode).as_flattened());
         words[49] = self.note.to_le_bytes();
         words
     }
@@ -229,7 +224,9 @@ impl Head {
     /// Returns whether the record may be deleted once no height preserves it.
     #[inline]
     pub fn eligible(&self) -> bool {
-        let done = !self.is(flag::LOCKED) && self.mined() && self.all_spent() && !self.any_frozen();
+        // Every UTXO on every page.
+        let all_spent = || self.spent == self.utxos && self.spent_extra == self.extra_pages;
+        let done = !self.is(flag::LOCKED) && self.mined() && all_spent() && !self.any_frozen();
         self.is(flag::CONFLICTING) || done
     }
 
@@ -241,12 +238,6 @@ impl Head {
     /// Returns whether the record became due in the middle of a run, which leaves the record to the next run.
     pub fn is_left_by(&self, run: u32) -> bool {
         !self.is(flag::POSTPONED | flag::DELETING) && self.note == run
-    }
-
-    /// Returns whether every UTXO on every page is spent.
-    #[inline]
-    pub fn all_spent(&self) -> bool {
-        self.spent == self.utxos && self.spent_extra == self.extra_pages
     }
 
     /// Returns whether an output on any page is frozen.

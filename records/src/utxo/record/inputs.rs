@@ -2,6 +2,7 @@
 
 use super::head::Head;
 use super::layout::{Hash, INPUT, INPUTS_OF_PAGE};
+use crate::utxo::call::Answer;
 use ic_coppice_interface::UtxoRefusal;
 use ic_coppice_storage::bytes::{array_at, u32_at};
 use ic_coppice_storage::slots::{SlotId, Slots};
@@ -10,7 +11,7 @@ use ic_coppice_storage::slots::{SlotId, Slots};
 ///
 /// # Errors
 /// `Corrupt` if the directory names no page.
-pub fn inputs(slots: &Slots, slot: SlotId, head: &Head) -> Result<Vec<(Hash, u32)>, UtxoRefusal> {
+pub fn inputs(slots: &Slots, slot: SlotId, head: &Head) -> Answer<Vec<(Hash, u32)>> {
     inputs_from(slots, slot, head, (0, u32::MAX))
 }
 
@@ -18,12 +19,7 @@ pub fn inputs(slots: &Slots, slot: SlotId, head: &Head) -> Result<Vec<(Hash, u32
 ///
 /// # Errors
 /// As [`inputs`].
-pub fn inputs_from(
-    slots: &Slots,
-    slot: SlotId,
-    head: &Head,
-    (first, most): (u32, u32),
-) -> Result<Vec<(Hash, u32)>, UtxoRefusal> {
+pub fn inputs_from(slots: &Slots, slot: SlotId, head: &Head, (first, most): (u32, u32)) -> Answer<Vec<(Hash, u32)>> {
     let end = first.saturating_add(most).min(head.inputs);
     let mut bytes = Vec::new();
     let mut next = first;
@@ -35,9 +31,8 @@ pub fn inputs_from(
                 let rest = (end - next).min(INPUTS_OF_PAGE - at);
                 let page = page_slot(slots, slot, head, 1 + head.extra_pages + page);
                 if !slots.holds(page, u64::from(INPUT * (at + rest))) {
-                    return Err(UtxoRefusal::Corrupt {
-                        why: format!("slot {page} is not a page of inputs of slot {slot}"),
-                    });
+                    let why = format!("slot {page} is not a page of inputs of slot {slot}");
+                    return Err(UtxoRefusal::Corrupt { why });
                 }
                 (page, INPUT * at, rest)
             }

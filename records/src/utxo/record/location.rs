@@ -11,6 +11,7 @@
 use super::head::Head;
 use super::layout::flag;
 use crate::owners;
+use crate::utxo::call::Answer;
 use ic_coppice_interface::{ExternalStore, FileType, NoMemory, StoreType, TransactionPlace, UtxoRefusal};
 use ic_coppice_storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_BLOB, PtrError};
 use ic_coppice_storage::bytes::{u32_at, u64_at};
@@ -68,7 +69,7 @@ pub fn own_slot(slots: &Slots, slot: SlotId, head: &Head) -> Option<SlotId> {
 ///
 /// # Errors
 /// `ExternalFull`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
-pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
+pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Answer<Vec<BlobPtr>> {
     let parts = allocate(blobs, bytes.len() as u64, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
         let written = blobs.write(part, 0, bytes);
@@ -81,7 +82,7 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
 ///
 /// # Errors
 /// As [`store`].
-pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
+pub fn allocate(blobs: &mut BlobStore, len: u64, limit: u64) -> Answer<Vec<BlobPtr>> {
     let most = u64::from(MAX_BLOB);
     let lens = (0..len.div_ceil(most)).map(|part| (len - part * most).min(most) as u32);
     let wanted: Vec<(u64, u64)> = lens.clone().filter_map(Class::for_len).map(|class| (class.granules(), 1)).collect();
@@ -122,10 +123,10 @@ pub fn free_parts(blobs: &mut BlobStore, parts: &[BlobPtr]) {
 ///
 /// # Errors
 /// `Corrupt` if a part does not match its pointer; nothing has changed.
-pub fn free(blobs: &mut BlobStore, parts: &[ic_coppice_interface::BlobPtr]) -> Result<bool, UtxoRefusal> {
+pub fn free(blobs: &mut BlobStore, parts: &[ic_coppice_interface::BlobPtr]) -> Answer<bool> {
     let mut there = Vec::with_capacity(parts.len());
     for part in parts.iter().map(Into::into) {
-        match blobs.read_onto(&mut Vec::new(), &part, 0, 0) {
+        match blobs.check(&part) {
             Ok(()) => there.push(part),
             Err(PtrError::NotUsed | PtrError::StaleGeneration { .. }) => {}
             Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error}") }),
@@ -139,12 +140,7 @@ pub fn free(blobs: &mut BlobStore, parts: &[ic_coppice_interface::BlobPtr]) -> R
 ///
 /// # Errors
 /// `Corrupt` if a part cannot be read.
-pub fn read(
-    blobs: &BlobStore,
-    parts: impl Iterator<Item = BlobPtr>,
-    offset: u64,
-    len: u64,
-) -> Result<Vec<u8>, UtxoRefusal> {
+pub fn read(blobs: &BlobStore, parts: impl Iterator<Item = BlobPtr>, offset: u64, len: u64) -> Answer<Vec<u8>> {
     let mut out = Vec::with_capacity(len as usize);
     let (mut start, end) = (0, offset + len);
     for part in parts {
@@ -163,7 +159,7 @@ pub fn read(
 ///
 /// # Errors
 /// `Corrupt` if the location cannot be decoded.
-pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoRefusal> {
+pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Answer<TransactionPlace> {
     if !head.is(flag::NOT_INLINE | flag::KEPT) || own_slot(slots, slot, head).is_some() {
         return Ok(TransactionPlace::Record);
     }

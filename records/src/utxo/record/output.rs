@@ -3,7 +3,7 @@
 use super::head::Head;
 use super::inputs::page_slot;
 use super::layout::{ENTRY, EXTRA, HEAD, Hash, PAGE_HEAD, at, page_at};
-use crate::utxo::call::if_found;
+use crate::utxo::call::{Answer, if_found};
 use ic_coppice_interface::{Spender, UtxoHash, UtxoPage, UtxoRefusal};
 use ic_coppice_storage::bytes::{array_at, u32_at};
 use ic_coppice_storage::slots::{SlotId, Slots};
@@ -46,16 +46,6 @@ impl Entry {
         Self { hash: array_at(b, 0), state: u32_at(b, 32), spender: (array_at(b, 36), u32_at(b, 68)) }
     }
 
-    /// Returns state and spending data as they follow the hash.
-    #[inline]
-    pub fn encode_state(state: u32, (txid, vin): (&Hash, u32)) -> [u8; ENTRY as usize - STATE as usize] {
-        let mut bytes = [0; ENTRY as usize - STATE as usize];
-        bytes[..4].copy_from_slice(&state.to_le_bytes());
-        bytes[4..36].copy_from_slice(txid);
-        bytes[36..].copy_from_slice(&vin.to_le_bytes());
-        bytes
-    }
-
     /// Returns whether all bits of `bits` are set.
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
@@ -73,7 +63,7 @@ impl Entry {
     /// # Errors
     /// `UtxoHashMismatch`.
     #[inline(always)]
-    pub fn check_hash(&self, hash: &Hash) -> Result<(), UtxoRefusal> {
+    pub fn check_hash(&self, hash: &Hash) -> Answer<()> {
         if same_key(&self.hash, hash) {
             return Ok(());
         }
@@ -125,7 +115,7 @@ fn entry_at(head: u32, number: u32) -> u32 {
 /// # Errors
 /// `Corrupt` if the directory names no such page of this record.
 #[inline(never)]
-pub fn extra_page(slots: &Slots, master: SlotId, head: &Head, page: u32) -> Result<(SlotId, UtxoPage), UtxoRefusal> {
+pub fn extra_page(slots: &Slots, master: SlotId, head: &Head, page: u32) -> Answer<(SlotId, UtxoPage)> {
     let slot = page_slot(slots, master, head, page);
     if slots.contains(slot) {
         let b: [u8; PAGE_HEAD as usize] = slots.read(slot, 0);
@@ -143,7 +133,7 @@ impl EntryAddress {
     /// # Errors
     /// `UtxoNotFound` after the last output; `Corrupt` if the output's page is not there.
     #[inline(always)]
-    pub fn of(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Self, UtxoRefusal> {
+    pub fn of(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Answer<Self> {
         if vout >= head.outputs {
             return Err(UtxoRefusal::UtxoNotFound);
         }
@@ -159,7 +149,7 @@ impl EntryAddress {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn entry(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Option<Entry>, UtxoRefusal> {
+    pub fn entry(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Answer<Option<Entry>> {
         Ok(if_found(Self::of(slots, master, head, vout))?.map(|address| address.read(slots)))
     }
 
@@ -169,7 +159,7 @@ impl EntryAddress {
     /// `UtxoNotFound`, `Corrupt`.
     // A call would return the entry through memory.
     #[inline(always)]
-    pub fn utxo(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<(Self, Entry), UtxoRefusal> {
+    pub fn utxo(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Answer<(Self, Entry)> {
         let address = Self::of(slots, master, head, vout)?;
         let entry = address.read(slots);
         if entry.is(UTXO) { Ok((address, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
@@ -181,10 +171,14 @@ impl EntryAddress {
         slots.read_with(self.slot, self.at, Entry::decode)
     }
 
-    /// Writes the entry's state and spending data.
+    /// Writes the entry's state and spending data, which follow the hash.
     #[inline]
-    pub fn write(self, slots: &mut Slots, state: u32, spender: (&Hash, u32)) {
-        slots.write(self.slot, self.at + STATE, &Entry::encode_state(state, spender));
+    pub fn write(self, slots: &mut Slots, state: u32, (txid, vin): (&Hash, u32)) {
+        let mut bytes = [0; ENTRY as usize - STATE as usize];
+        bytes[..4].copy_from_slice(&state.to_le_bytes());
+        bytes[4..36].copy_from_slice(txid);
+        bytes[36..].copy_from_slice(&vin.to_le_bytes());
+        slots.write(self.slot, self.at + STATE, &bytes);
     }
 
     /// Writes the entry's state alone.
@@ -242,7 +236,7 @@ pub fn entries(
     head: &Head,
     (first, count): (u32, u32),
     mut each: impl FnMut(u32, EntryAddress, Entry),
-) -> Result<(), UtxoRefusal> {
+) -> Answer<()> {
     let end = first.saturating_add(count).min(head.outputs);
     let mut vout = first;
     let mut bytes = Vec::new();

@@ -213,7 +213,7 @@ fn external_transaction_is_trusted_and_named() {
     assert_eq!((record.size_in_bytes, record.version, record.lock_time, record.fee), (5_000_000, 3, 4, Some(9)));
     assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
     let part = UtxoGetPart { txid: tx.id(), part: UtxoPart::Transaction, offset: 0, length: 1 };
-    assert_eq!(w.store.transaction(&w.blobs, &part, |_, _, _| None), Err(UtxoRefusal::External(store)));
+    assert_eq!(w.store.transaction(&w.blobs, &part, no_block), Err(UtxoRefusal::External(store)));
     let bad = ExternalTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..external };
     let item = UtxoCreate { source: TransactionSource::External(bad), ..raw(&tx) };
     assert!(

@@ -1,6 +1,6 @@
 //! Metrics of UTXO records, their pruner and the deletion queue.
 
-use super::{Plain, Text};
+use super::Text;
 use crate::state::State;
 use crate::state::records::settings_of;
 use ic_coppice_interface::Metric;
@@ -56,15 +56,14 @@ pub fn write(text: &mut Text, state: &State) -> io::Result<()> {
     let (ticks, safe_height) = (pruner.ticks, pruner.safe_height);
     let persisted = pruner.last_persisted_height.unwrap_or(0);
     // Metrics that the Candid replies do not contain.
-    let all: [Plain; 3] = [
+    text.plain(&[
         ("coppice_pruner_ticks_total", "Firings of the daemon for UTXO records since the canister was started.", ticks),
         ("coppice_pruner_safe_height", "Height up to which UTXO records may be deleted.", safe_height.into()),
         ("coppice_pruner_persisted_height", "The highest persisted block; 0 if none.", persisted.into()),
-    ];
-    all.into_iter().try_for_each(|figure| text.plain(figure))?;
+    ])?;
     let help = "Blocks since the oldest UTXO record that is not deleted was due.";
     let oldest = state.records.pruner.overdue(&state.records.utxo).map_or(0, |due| pruner.current_height - due);
-    text.plain(("coppice_utxo_due_oldest_blocks", help, u64::from(oldest)))?;
+    text.plain(&[("coppice_utxo_due_oldest_blocks", help, u64::from(oldest))])?;
     let help = "UTXO records that are due and not deleted, by the least blocks since then; 10,000 are 10,000 or more.";
     let ages = state.records.pruner.due_by_age(&state.records.utxo);
     text.by(("coppice_utxo_due_records", help), "blocks", ages)
@@ -74,15 +73,14 @@ pub fn write(text: &mut Text, state: &State) -> io::Result<()> {
 fn storage(text: &mut Text, state: &State) -> io::Result<()> {
     let (utxo, (rows, max_rows)) = (state.records.utxo.storage(), state.records.deletions.rows());
     let kept = utxo.kept_bytes;
-    let all: [Plain; 6] = [
+    text.plain(&[
         ("coppice_utxo_records", "UTXO records.", utxo.records),
         ("coppice_utxo_unmined_records", "Unmined UTXO records.", utxo.unmined),
         ("coppice_utxo_kept_bytes", "Bytes of stable memory that count towards the cap of UTXO records.", kept),
         ("coppice_utxo_max_bytes", "Cap on the bytes of UTXO records.", utxo.max_bytes),
         ("coppice_deletion_rows", "Rows of the deletion queue.", rows),
         ("coppice_deletion_max_rows", "Cap on the rows of the deletion queue.", max_rows),
-    ];
-    all.into_iter().try_for_each(|figure| text.plain(figure))
+    ])
 }
 
 /// Writes the metrics of pruner and deletion queue, grouped by name.

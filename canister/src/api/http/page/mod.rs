@@ -9,7 +9,7 @@ mod plot;
 mod records;
 mod words;
 
-use super::answer::{Answer, Parameters};
+use super::answer::{Answer, parameter};
 use crate::logs::history::Span;
 use crate::operation::{health, sampling, storage};
 use crate::state::State;
@@ -44,8 +44,9 @@ fn verdict(health: &Health) -> Markup {
     let problems = &health.problems;
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count() as u64;
     let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
-    let things = |number: u64, one: &str, more: &str| {
-        if number == 1 { format!("1 {one}") } else { format!("{number} {more}") }
+    let things = |number: u64| match number {
+        1 => "1 thing needs you".to_string(),
+        _ => format!("{number} things need you"),
     };
     let appends = health.appends();
     let is_new = problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
@@ -53,14 +54,8 @@ fn verdict(health: &Health) -> Markup {
     let (class, said, sub) = match (critical, warnings) {
         (0, 0) if is_new => ("new", "Not all is set up".into(), "Below is what is missing, and what to type.".into()),
         (0, 0) => ("well", "All is well".into(), format!("Nothing needs you. {appends}")),
-        (0, _) => {
-            let said = things(warnings, "thing needs you", "things need you");
-            ("warning", said, format!("{appends} Below is what to do."))
-        }
-        _ => {
-            let said = things(critical, "thing needs you now", "things need you now");
-            ("critical", said, format!("{besides}{appends} Below is what to do."))
-        }
+        (0, _) => ("warning", things(warnings), format!("{appends} Below is what to do.")),
+        _ => ("critical", things(critical) + " now", format!("{besides}{appends} Below is what to do.")),
     };
     let sub = sub.replace("  ", " ").trim_start().to_string();
     html! {
@@ -154,7 +149,7 @@ fn plots(state: &State, now: u64, prune: &PruneStatus) -> Markup {
         value("held", "held", |sample| f64::from(sample.held)),
     ];
     let memory = [
-        value("billed", "billed", |sample| sample.billed_bytes() as f64),
+        value("billed", "billed", |sample| (u64::from(sample.billed_pages) * WASM_PAGE) as f64),
         value("reusable", "reusable", |sample| sample.reusable_bytes as f64),
     ];
     let instructions = [rate("executed", "instructions", |sample| sample.instructions)];
@@ -261,8 +256,8 @@ fn page(state: &State, refresh: u64) -> Markup {
 }
 
 /// Responds to `/`.
-pub fn answer(state: &State, parameters: &Parameters) -> Answer {
-    let refresh = match parameters.get("refresh").map(str::parse::<u64>) {
+pub fn answer(state: &State, parameters: &str) -> Answer {
+    let refresh = match parameter(parameters, "refresh").map(str::parse::<u64>) {
         None => REFRESH,
         Some(Ok(secs @ 1..=86_400)) => secs,
         Some(_) => return Answer::text(400, "refresh is seconds, from 1 to 86400\n"),

@@ -89,7 +89,8 @@ fn patience(span: Span) -> u64 {
 
 /// Returns the seconds that a plot covers.
 fn length(span: Span) -> u64 {
-    span.every() * span.kept()
+    let samples = span.places();
+    samples.every * samples.count
 }
 
 /// Splits samples into runs without gaps.

@@ -5,12 +5,13 @@ use super::super::finding::{Finding, finding};
 use crate::state::State;
 use ic_coppice_interface::text::many;
 use ic_coppice_interface::{HeldBy, ProblemCode};
-use ic_coppice_records::apply::{Counted, Waits};
+use ic_coppice_records::apply::Waits;
 
-/// Adds the reason why applying is stopped to a finding, if applying holds pruning.
-pub fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
-    let stop = state.records.applier.stop.as_ref().filter(|_| *held_by == HeldBy::UtxoApply);
-    let Some(stop) = stop else { return found };
+/// Adds the reason why applying is stopped to a finding that names the holder of pruning, if applying is that holder.
+pub fn with_stop(state: &State, found: Finding, held_by: Option<&HeldBy>) -> Finding {
+    let names_holder = matches!(found.code, ProblemCode::ExportHeld | ProblemCode::CapacityExhausted);
+    let holds = names_holder && held_by == Some(&HeldBy::UtxoApply);
+    let Some(stop) = state.records.applier.stop.as_ref().filter(|_| holds) else { return found };
     let message = format!("{}; applying has stopped at {}", found.message, stop.text);
     Finding { message, ..found }.with_action(advice(ProblemCode::ApplyingStopped).1)
 }
@@ -33,16 +34,15 @@ pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
         found.push(Finding { since: Some(*since_ns), ..finding(ProblemCode::RollbackWaits, message) });
     }
     let (pruned, lost) = state.records.applier.counted();
-    let of = |counted: Counted| (many(counted.transactions, "transaction"), counted.block);
     if lost.transactions > 0 {
-        let (count, block) = of(lost);
+        let (count, block) = (many(lost.transactions, "transaction"), lost.block);
         let message = format!(
             "{count} of blocks that were taken back, the last of block {block}, had been pruned and could not be restored"
         );
         found.push(finding(ProblemCode::NotRestored, message));
     }
     if pruned.transactions > 0 {
-        let (count, block) = of(pruned);
+        let (count, block) = (many(pruned.transactions, "transaction"), pruned.block);
         let message = format!(
             "{count} of applied blocks, the last of block {block}, got no record, because an earlier record may have been pruned"
         );

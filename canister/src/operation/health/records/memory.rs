@@ -53,8 +53,7 @@ pub(super) fn external(state: &State) -> Option<Finding> {
     let (kept, limit) =
         (state.blobs.arena().kept_bytes(owners::EXTERNAL), settings_of(&state.config).max_external_bytes);
     let left = limit.saturating_sub(kept);
-    let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
-    let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));
+    let [smallest, largest] = [Class::SMALLEST, Class::LARGEST].map(|class| u64::from(class.size()));
     let worded = |code, what: &str| {
         let taken = format!("{kept} of max_external_bytes = {limit} bytes");
         finding(code, format!("transactions in the BlobStore take {taken}: {what}"))

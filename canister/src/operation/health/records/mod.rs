@@ -93,9 +93,7 @@ pub(super) fn of(stored: &Stored) -> Vec<Finding> {
         found.push(finding(ProblemCode::PrunerTrapped, message));
     }
     let mut jobs = stored.running.iter().chain(&stored.pending);
-    if let Some(job) = jobs.clone().next()
-        && !stored.assembly_running
-    {
+    if let Some(job) = jobs.clone().next().filter(|_| !stored.assembly_running) {
         let message = format!(
             "UTXO records are not pruned: job {} for height {} waits for the block assembly, which was not reported as running",
             job.id, job.height
@@ -103,9 +101,8 @@ pub(super) fn of(stored: &Stored) -> Vec<Finding> {
         found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
     }
     // An operator's own job runs even while the pruner is switched off.
-    if !stored.settings.pruner_enabled
-        && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
-    {
+    let triggered = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual);
+    if let Some(job) = triggered.filter(|_| !stored.settings.pruner_enabled) {
         let message =
             format!("job {} for height {} of UTXO records is due, and pruner_enabled is off", job.id, job.height);
         found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
