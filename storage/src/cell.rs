@@ -49,9 +49,9 @@ impl Cell {
         value.map(Some).map_err(|why| self.header.corrupt(why))
     }
 
-    /// Returns whether the checksum is wrong.
-    pub fn is_damaged(&self, cells: &Space<impl Platform>) -> bool {
-        self.bytes(cells).is_err()
+    /// Returns whether the checksum is wrong, or a cell that was written is empty.
+    pub fn is_damaged(&self, cells: &Space<impl Platform>, was_written: bool) -> bool {
+        self.bytes(cells).map_or(true, |bytes| bytes.is_empty() && was_written)
     }
 
     /// Writes the value.
@@ -119,9 +119,11 @@ mod tests {
             let [byte] = cells.read(at);
             cells.write(at, &[byte ^ 1 << (bit % 8)]);
             assert_eq!(CELL.load::<String>(&cells), Err(OpenError::Damaged { name: "letters" }), "bit {bit}");
-            assert!(CELL.is_damaged(&cells), "bit {bit}");
+            assert!(CELL.is_damaged(&cells, true) && CELL.is_damaged(&cells, false), "bit {bit}");
             cells.write(at, &[byte]);
         }
-        assert!(!CELL.is_damaged(&cells));
+        assert!(!CELL.is_damaged(&cells, true) && !CELL.is_damaged(&cells, false));
+        cells.write(4_096, &[0; HEAD]);
+        assert!(CELL.is_damaged(&cells, true) && !CELL.is_damaged(&cells, false), "as if it was never written");
     }
 }

@@ -39,7 +39,7 @@ impl State {
 
     /// Writes the cell anew if it is damaged.
     pub(super) fn rewrite_key(&self) {
-        if let Some(key) = self.key.bytes().filter(|_| CELL.is_damaged(&self.cells)) {
+        if let Some(key) = self.key.bytes().filter(|_| CELL.is_damaged(&self.cells, true)) {
             self.set_key(key);
         }
     }

@@ -115,7 +115,7 @@ impl State {
     pub fn rewrite(&mut self) {
         self.blobs.arena().rewrite();
         self.cells.rewrite_with(&places::HEADER);
-        if config::CELL.is_damaged(&self.cells) {
+        if config::CELL.is_damaged(&self.cells, true) {
             self.save_config();
         }
         self.rewrite_key();

@@ -1,7 +1,7 @@
 //! Registered exporters: keys, names and acknowledged bounds.
 //!
 //! Each exporter has a cell of its own, so that an acknowledgement writes the same bytes with one exporter as with a hundred. A new exporter
-//! gets the first cell without one, so the cells that were written come first, and an upgrade reads no other.
+//! gets the first cell without one, so the cells that were written come first; an upgrade reads these and the next one.
 
 use crate::{ChainStore, places};
 use candid::Principal;
@@ -47,7 +47,7 @@ fn save(cells: &Space, name: &str, entry: &Entry) {
 /// The registered exporters.
 pub struct Exporters {
     cells: Rc<Space>,
-    /// The number of the first cell that was never written.
+    /// The number of the first cell that was never written; [`MAX_EXPORTERS`] if there is none.
     unwritten: usize,
     pub(super) by_name: BTreeMap<String, Entry>,
 }
@@ -72,10 +72,10 @@ impl Exporters {
         self.by_name.iter().for_each(|(name, entry)| save(&self.cells, name, entry));
     }
 
-    /// Writes the damaged cells anew, also the first unwritten one, because an upgrade reads it.
+    /// Writes the damaged cells anew that an upgrade reads.
     pub fn rewrite(&self) {
-        let read = (self.unwritten + 1).min(MAX_EXPORTERS);
-        for number in (0..read).filter(|number| cell(*number).is_damaged(&self.cells)) {
+        let read = 0..(self.unwritten + 1).min(MAX_EXPORTERS);
+        for number in read.filter(|&number| cell(number).is_damaged(&self.cells, number < self.unwritten)) {
             cell(number).keep(&self.cells, &self.by_name.iter().find(|(_, entry)| entry.cell == number));
         }
     }

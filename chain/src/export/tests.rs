@@ -453,13 +453,19 @@ fn damaged_cells_are_written_anew_and_the_cell_of_a_removed_exporter_is_reused()
     exporters.remove(&RemoveExporter { name: "n1".into(), drop_guard: false }).unwrap();
     let cells = ic_coppice_storage::testing::cells();
     let at = |cell: u64| crate::places::EXPORTERS + 320 * cell;
+    let names = |exporters: &Exporters| exporters.by_name.keys().cloned().collect::<Vec<_>>();
     for cell in 0..4 {
         cells.write(at(cell), &[0xEE]);
     }
     assert!(Exporters::open(ic_coppice_storage::testing::cells()).is_err());
     exporters.rewrite();
-    let names = |exporters: &Exporters| exporters.by_name.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&open()), ["n0", "n2"]);
+    // A head of zeros looks like that of a cell that was never written, behind which no cell is read.
+    for cell in 0..3 {
+        cells.write(at(cell), &[0; 12]);
+        exporters.rewrite();
+        assert_eq!(names(&open()), ["n0", "n2"], "cell {cell}");
+    }
     let mut exporters = open();
     exporters.register(&exporter("n3", 3), 8, false).unwrap();
     assert_eq!(open().by_name, exporters.by_name);

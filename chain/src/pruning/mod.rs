@@ -106,7 +106,7 @@ impl Pruner {
 
     /// Writes the cell anew if it is damaged.
     pub fn rewrite(&self) {
-        if CELL.is_damaged(&self.cells) {
+        if CELL.is_damaged(&self.cells, self.stored.policy.is_some()) {
             self.save();
         }
     }

@@ -108,7 +108,7 @@ impl UtxoPruner {
 
     /// Writes the cell anew if it is damaged, and what the heap mirrors of the ring.
     pub fn rewrite(&self) {
-        if CELL.is_damaged(&self.cells) {
+        if CELL.is_damaged(&self.cells, self.stored.current > 0) {
             self.save();
         }
         self.ended.rewrite();

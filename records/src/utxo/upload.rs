@@ -111,7 +111,7 @@ impl Uploads {
     pub(super) fn rewrite(&self) {
         self.save_taken();
         for nth in self.open.keys().copied().filter(|nth| *nth > 0).chain([0]) {
-            if cell_of(nth).is_damaged(&self.cells) {
+            if cell_of(nth).is_damaged(&self.cells, self.open.contains_key(&nth)) {
                 self.save(nth);
             }
         }
