@@ -19,7 +19,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "release", _) => (3_150, 4_400),
         // Six splits and six joins: 8,000 for either.
         ("blob", "split_join", _) => (9_400, 9_600),
-        ("blob", "open", _) => (375_000, 840_000),
+        ("blob", "open", _) => (340_000, 740_000),
         ("index", "look-up", _) => (100_000, 140_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
