@@ -5,7 +5,7 @@
 
 use crate::platform::{native, time_secs};
 use crate::state::records::settings_of;
-use crate::state::{self, mutate, read};
+use crate::state::{self, State, mutate, read};
 use crate::{memory, places};
 use candid::Principal;
 use ciborium::Value;
@@ -187,6 +187,21 @@ fn unknown_field_in_any_structure_of_a_cell_is_ignored() {
         assert_eq!(upgrade(), Ok(()), "cell {at}");
         assert_eq!(shown(), before, "cell {at}");
         write(at, &now);
+    }
+}
+
+#[test]
+fn cell_whose_head_is_wiped_is_written_anew_before_an_upgrade() {
+    busy();
+    let before = shown();
+    let cells = ic_coppice_storage::testing::cells();
+    for at in CELLS.map(|(at, _)| at).into_iter().chain([places::KEY]) {
+        let whole: [u8; 64] = cells.read(at);
+        cells.write(at, &[0; 12]);
+        mutate(State::rewrite);
+        assert_eq!(cells.read(at), whole, "cell {at}");
+        assert_eq!(upgrade(), Ok(()), "cell {at}");
+        assert_eq!(shown(), before, "cell {at}");
     }
 }
 

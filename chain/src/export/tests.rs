@@ -389,6 +389,9 @@ fn exporters_are_registered_and_removed_by_name() {
     for of in 0..MAX_EXPORTERS as u8 {
         exporters.register(&exporter(&format!("{}{of:02}", "n".repeat(30)), of), u64::MAX - 1, false).unwrap();
     }
+    // There is no cell after the last one, neither to mend nor to read.
+    exporters.rewrite();
+    assert_eq!(open().by_name, exporters.by_name);
     let many = exporters.register(&exporter("one-more", 200), 0, true);
     assert_eq!(many, Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 }));
     let nth = |of: u8| format!("{}{of:02}", "n".repeat(30));

@@ -247,6 +247,17 @@ mod tests {
         testing::forget();
         let cells = testing::cells();
         let word = |i: usize| 1_000 + i as u64;
+        // Written out, so that a field that is not persisted, or in another place, shows here.
+        let sweep = |at: usize| Sweep {
+            before: word(at),
+            since: word(at + 1),
+            cursor: word(at + 2),
+            bound: word(at + 3),
+            dropped: word(at + 4),
+            finished: word(at + 5),
+        };
+        let reset =
+            Reset { start: 2_000, used: 2_001, rollbacks: 2_002, clear_from: 2_003, clear_to: 2_004, count: 2_005 };
         let state = ChainState {
             started: true,
             base: word(0),
@@ -264,10 +275,10 @@ mod tests {
             id_links: word(12),
             references: word(13),
             pruned_references: word(14),
-            sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(15 + at + i))),
+            sweeps: [15, 21].map(sweep),
             transit: Some(Transit { way: Way::RolledBack, number: 1, ids: 2, keys: 3, log_end: 4 }),
             rollback_to: Some(u64::MAX - 1),
-            reset: Reset::from_words(|i| 2_000 + i as u64),
+            reset,
             highest: 3_000,
             head_hash: Hash::new(&[7; 32]),
             parent: Hash::new(&[]),
